@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""layer_forward: the rows of a QuireCache, and the forward of the model that extends them.
-
-A row's tokens lie in columns, as in transformers: [row][column]. A padded column has no token, so
-it is in no block. `seen` says which columns have one.
+"""layer_forward: the forward of a model that extends the rows of a QuireCache.
 
 A layer is *paged* if its attention runs over the blocks: then update() returns only the new K and
 V. It is *whole* if the model needs K and V as tensors, because it computes attention itself or
 needs something that the blocks' attention lacks: then update() reads the old ones back. The first
 forward, where new and all are the same, shows which of the two a layer is.
 
-Invariants: (1) a sequence has as many tokens as its row of `seen`, once settled; (2) `length`
-counts a forward's columns once all layers have written theirs; (3) K and V that were returned
-without the old ones are attended to over the blocks, or the forward ends in an error.
+Invariants: (1) `length` counts a forward's columns once all layers have written theirs; (2) K and
+V that were returned without the old ones are attended to over the blocks, or the forward ends in an
+error; (3) a forward's ids are named only if all layers attended as the blocks' attention does.
 
 Threads: one forward at a time of a cache and its copies.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import weakref
 from typing import Any, Dict, List, Optional, Set, Tuple
@@ -27,10 +25,12 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from .attention import Attention
 from .batch import Batch
 from .errors import ArgumentError, QuireError, UnsupportedError
+from .groups import Group, GroupKind
 from .layer_masks import new_tokens, shown, visible_in
+from .layer_prompts import Given, Prompts
+from .layer_rows import LayerRows
 from .layer_shapes import LayerShape
 from .layer_store import LayerStore, scaled
-from .sequence import Sequence
 from .step import Step
 
 # Two orders of summation differ by less than this, two kinds of attention by more.
@@ -40,37 +40,57 @@ def _no_forward() -> None:
     """The forward of pools in which none runs."""
 
 
-_thread = threading.local()  # .waiting: the forward whose new K and V wait for attention, weakly
+_thread = threading.local()  # .current: the forward that was last given K and V, weakly
+
+
+def current_forward() -> Optional["LayerForward"]:
+    """The forward of this thread whose K and V wait for attention, if any."""
+    forward = getattr(_thread, "current", lambda: None)()
+    if forward is None or forward.pending is None:
+        return None
+    return forward  # type: ignore[no-any-return]
 
 
 def waiting_layer() -> Optional[str]:
     """The layer of this thread whose new K and V were returned without the old ones, if any."""
-    forward = getattr(_thread, "waiting", lambda: None)()
+    forward = current_forward()
     if forward is None or forward.pending is None or not forward.alone:
         return None
     return f"layer {forward.pending[0]}"
 
 
-class LayerForward:
-    """The rows of a cache, and its forward."""
+def forward_among(prompts: Prompts, arguments: List[Any]) -> Optional["LayerForward"]:
+    """The forward of the cache that a model is called with, if its store has these hooks."""
+    for argument in arguments:
+        forward = getattr(argument, "forward", None)
+        if isinstance(forward, LayerForward) and forward.store.prompts is prompts:
+            return forward
+    waiting = current_forward()
+    if waiting is not None and waiting.store.prompts is prompts:
+        waiting.drop_interrupted()  # the model has begun another forward since
+    return None
+
+
+class LayerForward(LayerRows):
+    """The rows of a cache, and their forward."""
 
     def __init__(self, store: LayerStore):
-        self.store = store
+        LayerRows.__init__(self, store)
         self.closed = False
+        self.dtype = torch.float32  # of the model's K and V
         self.broken = False  # linear states have advanced in a forward that was interrupted
         self.layers = {i for i, shape in enumerate(store.shapes) if shape is not None}
-        self.whole: Set[int] = set()     # learned
-        self.proven: Set[int] = set()    # whose attention was compared with the model's own
-        self.learned = False             # a forward has reached all layers
-        self.sequences: List[Sequence] = []
-        self.seen = torch.zeros(0, 0, dtype=torch.bool)
-        self.length = 0
         self._clear()
+
+    @property
+    def known(self) -> Any:
+        """What the forwards so far have shown of the layers."""
+        return self.store.known
 
     def _clear(self) -> None:
         self.step: Optional[Step] = None
         self.batch: Optional[Batch] = None
-        self.attention: Optional[Attention] = None
+        self.attention: Optional[Tuple[Attention, ...]] = None  # one per group
         self.new: Any = None                       # [row][new column], which have a token
         self.counts: List[int] = []
         self.pending: Optional[Tuple[int, Any, Any]] = None
@@ -78,10 +98,34 @@ class LayerForward:
         self.written: Set[int] = set()
         self.replay: Dict[int, Tuple[Any, Any]] = {}
         self.checked: Dict[Any, Tuple[Any, bool]] = {}
+        self.given: Optional[Given] = None         # what the model was called with
+        self.ids: Any = None                       # [row][new column], if they decide K and V
+        self.plain: Set[int] = set()               # layers whose mask is the blocks'
+        self.odd = False                           # a layer had another mask
         if self.store.active() is self:
             self.store.active = _no_forward
 
     # The course of a forward.
+
+    def announce(self, given: Given) -> None:
+        """The model is called with this cache."""
+        self.rest()
+        self.given = given
+
+    def rest(self) -> None:
+        """Ends the last forward, from outside of one."""
+        self.drop_interrupted()
+        self.settle()
+
+    def drop_interrupted(self) -> None:
+        """Ends a forward that an exception has ended early; nothing of it is kept."""
+        begun = self.new is not None or self.pending is not None
+        written = self.written
+        if self.pending is not None and not self.alone:
+            written = written | {self.pending[0]}
+        if begun and written != self.layers and self.given is not None and not self.given.done:
+            self._undo()
+            self.broken = self.store.linear_states
 
     def settle(self) -> None:
         """Ends the last forward. Errors: ArgumentError, it did not reach all layers; nothing of it
@@ -100,7 +144,11 @@ class LayerForward:
     def _undo(self) -> None:
         """Ends the last forward; one that did not reach all layers leaves nothing."""
         self._finish()
-        if self.new is not None and self.written != self.layers:
+        if self.new is not None and self.written == self.layers:
+            if self.store.prompts is not None:
+                decided = self.plain >= self.layers and not self.odd
+                self._name(self.ids if decided else None, self.new)
+        elif self.new is not None:
             kept = [int(count) for count in self.seen[:, :self.length].sum(1)]
             for sequence, count, added in zip(self.sequences, kept, self.counts):
                 if added:
@@ -127,12 +175,13 @@ class LayerForward:
             raise ArgumentError(f"layer {layer} was called first: a forward begins with layer "
                                 f"{min(self.layers)}")
         self.pending, self.alone = (layer, keys, values), False
+        self.dtype = keys.dtype
+        _thread.current = weakref.ref(self)
         if self.length:
-            if layer in self.whole:
+            if layer in self.known.whole:
                 keys, values = self.joined(layer, keys, values)
             else:
                 self.alone = True
-                _thread.waiting = weakref.ref(self)
         return keys, values
 
     def _finish(self) -> None:
@@ -163,21 +212,19 @@ class LayerForward:
             raise ArgumentError(f"{keys.shape[0]} rows, but the cache holds "
                                 f"{len(self.sequences)}")
 
-    def _begin(self, rows: int, columns: int, new: Any, attention: Optional[Attention]) -> None:
+    def _begin(self, rows: int, columns: int, new: Any,
+               attention: Optional[Tuple[Attention, ...]]) -> None:
         other = self.store.active()
         if other is not None and other is not self:
-            other.settle()
-        if not self.sequences:
-            self.sequences = [self.store.blocks.sequence() for _ in range(rows)]
-            self.seen = torch.zeros(rows, 0, dtype=torch.bool)
+            other.rest()
         if new is None:
             new = torch.ones(rows, columns, dtype=torch.bool)
+        self._check_expected(self.given, new)
+        if not self.sequences:
+            self._create(rows, None if self.given is None else self.given.key or None)
         self.new, self.counts = new, [int(count) for count in new.sum(1)]
         if any(self.counts):
-            try:
-                self.store.batch(attention, rows, sum(self.counts))
-            except (UnsupportedError, ArgumentError):  # such attention is not to be had
-                attention = None
+            attention = self._available(attention)
             self.store.active = weakref.ref(self)
             try:
                 self.step, self.batch = self.store.begin(self.sequences, self.counts, attention)
@@ -189,6 +236,24 @@ class LayerForward:
                 raise
         self.attention = attention
         self.seen = torch.cat([self.seen[:, :self.length], new], 1)
+        self.ids = self._ids_of(self.given, new, self.seen)
+
+    def _available(self, attention: Optional[Tuple[Attention, ...]]) -> Any:
+        """The attention, or None if the backend has no such attention."""
+        try:
+            self.store.batch(attention, len(self.counts), sum(self.counts))
+        except (UnsupportedError, ArgumentError):
+            return None
+        return attention
+
+    def _attentions(self, layer: int, wanted: Attention) -> Tuple[Attention, ...]:
+        """The attention of each group, if this layer wants that."""
+        known = self.known.wanted
+        mine = self.store.group_of(layer)
+        if mine not in known:
+            known[mine] = wanted
+        return tuple(known.get(number) or _guess(group, wanted)
+                     for number, group in enumerate(self.store.blocks.groups))
 
     def flush_last(self) -> None:
         """Writes K and V of the last layer, if its model does not call attention()."""
@@ -202,32 +267,35 @@ class LayerForward:
             return
         layer, keys, values = self.pending
         if self.new is None:
-            self._begin(keys.shape[0], keys.shape[2], new, attention)
-        self._fit(layer, keys, values)
-        if not self.learned:
+            self._begin(keys.shape[0], keys.shape[2], new,
+                        None if attention is None else self._attentions(layer, attention))
+        self._fit(layer, keys, values, attention)
+        if not self.known.learned:
             self.replay[layer] = keys, values
         if self.batch is not None:
             self.store.write(self.batch, layer, self.rows(keys), self.rows(values))
         whole = attention is None
         if whole:
-            self.whole.add(layer)
+            self.known.whole.add(layer)
         self.pending, self.alone = None, False
         self.written.add(layer)
         if self.written == self.layers:
             self.length += self.new.shape[1]
-            self.learned = True
+            self.known.learned = True
             self.replay = {}
             if whole:
                 self._finish()
 
-    def _fit(self, layer: int, keys: Any, values: Any) -> None:
+    def _fit(self, layer: int, keys: Any, values: Any, attention: Optional[Attention]) -> None:
         """Corrects the pools in the first forward, if the layer is not as its config says."""
         shape = self.store.shapes[layer]
         assert shape is not None
         found = LayerShape(shape.kind, shape.window, keys.shape[1], keys.shape[3], values.shape[3])
         if found == shape:
             return
-        if self.learned or self.length or self.store.users > 1:
+        if shape.kind == GroupKind.LATENT:
+            found = dataclasses.replace(found, kind=GroupKind.FULL)
+        if self.known.learned or self.length or self.store.users > 1:
             self._refuse(f"layer {layer} gives {found.kv_heads} heads of {found.k_dim} and "
                          f"{found.v_dim}; until now they were {shape.kv_heads} of {shape.k_dim} "
                          f"and {shape.v_dim}")
@@ -241,12 +309,12 @@ class LayerForward:
         for sequence in self.sequences:
             sequence.end()
         self.store.reshape(shapes)
-        self.sequences = [self.store.blocks.sequence() for _ in self.counts]
+        seen = self.seen
+        self._create(len(self.counts), self.key if self.named else None)
+        self.seen = seen
         if any(self.counts):
-            try:
-                self.store.batch(self.attention, len(self.counts), sum(self.counts))
-            except (UnsupportedError, ArgumentError):
-                self.attention = None
+            wanted = None if attention is None else self._attentions(layer, attention)
+            self.attention = self._available(wanted)
             self.step, self.batch = self.store.begin(self.sequences, self.counts, self.attention)
         for old, (k, v) in self.replay.items():
             if self.batch is not None:
@@ -260,6 +328,16 @@ class LayerForward:
         return states[self.new].contiguous()
 
     # Attention.
+
+    def called_by(self, module: Any) -> None:
+        """A module calls attention. Errors: UnsupportedError, it is not the model's whose K and V
+        find() has found."""
+        prompts = self.store.prompts
+        if prompts is not None and not prompts.holds(module):
+            self.odd = True
+            if self.found:
+                raise UnsupportedError("the attention is not that of the model that the "
+                                       "QuireCache was made from")
 
     def attend(self, layer: int, query: Any, mask: Any, scaling: Optional[float],
                soft_cap: Optional[float], sinks: Any, whole: bool) -> Any:
@@ -278,10 +356,24 @@ class LayerForward:
             self._flush(new, wanted)
         shape = self.store.shapes[layer]
         assert shape is not None
-        if (whole or self.attention is None or layer not in self.written or layer in self.whole
-                or self.new.shape[1] != columns or query.shape[3] != shape.k_dim
-                or not _alike(self.attention, wanted) or not self.matches(layer, mask)):
-            self.whole.add(layer)
+        if layer not in self.written or self.new.shape[1] != columns:
+            self.known.whole.add(layer)
+            self.odd = True
+            return None
+        same = self.matches(layer, mask)
+        self.odd |= not same
+        if same:
+            self.plain.add(layer)
+        group = self.store.group_of(layer)
+        if (whole or not same or self.attention is None or layer in self.known.whole
+                or query.shape[3] != shape.query_dim):
+            self.known.whole.add(layer)
+            return None
+        if not _alike(self.attention[group], wanted):
+            if self.known.learned and self.known.wanted.get(group) is not None:
+                self.known.whole.add(layer)
+            else:
+                self.known.wanted[group] = wanted  # from the next forward on
             return None
         return self._over_blocks(layer, query, scaling, sinks)
 
@@ -293,7 +385,7 @@ class LayerForward:
             return True  # nothing to compare yet
         close = bool(torch.allclose(out[rows, -1].float(), own[rows, -1].float(),
                                     rtol=_CLOSE[out.dtype], atol=_CLOSE[out.dtype]))
-        (self.proven if close else self.whole).add(layer)
+        (self.known.proven if close else self.known.whole).add(layer)
         return close
 
     def _over_blocks(self, layer: int, query: Any, scaling: Optional[float], sinks: Any) -> Any:
@@ -302,17 +394,20 @@ class LayerForward:
         rows, heads, columns, _ = query.shape
         if self.batch is not None and self.store.active() is not self:
             raise ArgumentError("a copy of this cache has begun a forward during this one")
-        factor = scaled(self.attention, scaling, shape.k_dim)
+        has = self.attention[self.store.group_of(layer)]
+        factor = scaled(has, scaling, shape.query_dim)
         flat = self.rows(query if factor is None else query * factor)
-        out = torch.empty(len(flat), heads, shape.v_dim, dtype=query.dtype)
+        out = torch.empty(len(flat), heads, shape.out_dim, dtype=query.dtype)
         if self.batch is not None:
+            if sinks is None and has.sink_logits:
+                sinks = torch.full((heads,), -torch.inf)  # the layer has none
             self.store.attend(self.batch, layer, flat, out,
                               None if sinks is None else sinks.detach().float().contiguous())
             if self.written == self.layers and not self.store.shared:
                 self._finish()
         if bool(self.new.all()):
-            return out.view(rows, columns, heads, shape.v_dim)
-        padded = torch.zeros(rows, columns, heads, shape.v_dim, dtype=query.dtype)
+            return out.view(rows, columns, heads, shape.out_dim)
+        padded = torch.zeros(rows, columns, heads, shape.out_dim, dtype=query.dtype)
         padded[self.new] = out
         return padded
 
@@ -348,21 +443,35 @@ class LayerForward:
         shape = self.store.shapes[layer]
         assert shape is not None
         old = self.length if self.new is None else self.before()
-        first = shape.first_column(old)
-        past_k = torch.zeros(len(self.sequences), old - first, shape.kv_heads, shape.k_dim,
-                             dtype=keys.dtype)
-        past_v = torch.zeros(len(self.sequences), old - first, shape.kv_heads, shape.v_dim,
-                             dtype=keys.dtype)
+        past = self.stored(layer, shape.first_column(old), old, keys.dtype)
+        return torch.cat([past[0], keys], 2), torch.cat([past[1], values], 2)
+
+    def whole_layer(self, layer: int) -> Any:
+        """K and V of a layer's columns that the next token may see, outside of a forward.
+        (None, None): there are none."""
+        self.rest()
+        if not self.sequences:
+            return None, None
+        shape = self.store.shapes[layer]
+        assert shape is not None
+        return self.stored(layer, shape.first_column(self.length), self.length, self.dtype)
+
+    def stored(self, layer: int, first: int, end: int, dtype: Any) -> Tuple[Any, Any]:
+        """K and V of a layer's columns [first, end), read back; zeros in padding."""
+        shape = self.store.shapes[layer]
+        assert shape is not None
+        rows = len(self.sequences)
+        keys = torch.zeros(rows, end - first, shape.kv_heads, shape.k_dim, dtype=dtype)
+        values = torch.zeros(rows, end - first, shape.kv_heads, shape.v_dim, dtype=dtype)
         self.store.queue.sync()
         for row, sequence in enumerate(self.sequences):
-            held = self.seen[row, :old]
-            begin, end = int(held[:first].sum()), int(held.sum())
-            if begin < end:
-                k, v = self.store.read(layer, sequence, begin, end)
-                past_k[row, held[first:]] = k.to(keys.dtype)
-                past_v[row, held[first:]] = v.to(keys.dtype)
-        return (torch.cat([past_k.transpose(1, 2), keys], 2),
-                torch.cat([past_v.transpose(1, 2), values], 2))
+            held = self.seen[row, :end]
+            begin, count = int(held[:first].sum()), int(held.sum())
+            if begin < count:
+                k, v = self.store.read(layer, sequence, begin, count)
+                keys[row, held[first:]] = k.to(dtype)
+                values[row, held[first:]] = v.to(dtype)
+        return keys.transpose(1, 2), values.transpose(1, 2)
 
     def before(self) -> int:
         """The columns that the running forward found."""
@@ -378,48 +487,7 @@ class LayerForward:
         visible = visible_in(mask, biased=True)
         return visible is not None and not bool((visible[..., :old] & gaps).any())
 
-    # Changes of the rows.
-
-    def crop(self, length: int) -> None:
-        """Keeps the first columns. Errors: UnsupportedError if a window has passed them."""
-        self.settle()
-        if not self.sequences or length >= self.length:
-            return
-        counts = [int(count) for count in self.seen[:, :length].sum(1)]
-        short = [s.fork(count) for s, count in zip(self.sequences, counts)]
-        if any(s.info.computed_tokens != count for s, count in zip(short, counts)):
-            for sequence in short:
-                sequence.end()
-            raise UnsupportedError(f"the cache cannot go back to {length} tokens: a window has "
-                                   "passed what the next one sees")
-        self._replace(short)
-        self.seen, self.length = self.seen[:, :length], length
-        if length == 0:
-            self._end_all()
-
-    def pick(self, indices: List[int]) -> None:
-        """Row i continues what row indices[i] was; one that continues several times is forked."""
-        self.settle()
-        if not self.sequences:
-            return
-        used: Set[int] = set()
-        picked = []
-        for index in indices:
-            sequence = self.sequences[index]
-            picked.append(sequence.fork() if index in used else sequence)
-            used.add(index)
-        self._replace(picked)
-        self.seen = self.seen[torch.tensor(indices, dtype=torch.long)]
-
-    def _replace(self, sequences: List[Sequence]) -> None:
-        for sequence in self.sequences:
-            if sequence not in sequences:
-                sequence.end()
-        self.sequences = sequences
-
-    def _end_all(self) -> None:
-        self._replace([])
-        self.seen, self.length = torch.zeros(0, 0, dtype=torch.bool), 0
+    # Ends.
 
     def reset(self) -> None:
         self._undo()
@@ -428,14 +496,18 @@ class LayerForward:
 
     def fork(self) -> "LayerForward":
         """A copy whose rows share their blocks with these."""
-        self.settle()
-        copied = LayerForward(self.store)
+        self.rest()
+        copied = self.sibling()
         copied.sequences = [sequence.fork() for sequence in self.sequences]
         copied.seen, copied.length = self.seen.clone(), self.length
-        copied.whole, copied.proven = set(self.whole), set(self.proven)
-        copied.learned = self.learned
-        self.store.users += 1
+        copied.named, copied.key = self.named, self.key
+        copied.found, copied.expected = self.found, self.expected
         return copied
+
+    def sibling(self) -> "LayerForward":
+        """An empty one over the same blocks."""
+        self.store.users += 1
+        return LayerForward(self.store)
 
     def __del__(self) -> None:
         """Closes what was not closed."""
@@ -452,6 +524,15 @@ class LayerForward:
 
 
 def _alike(has: Attention, wanted: Attention) -> bool:
-    """True if they differ at most in the scale, which the query can be multiplied by."""
-    return (has.q_heads, has.dtype, has.soft_cap, has.sink_logits) == (
-        wanted.q_heads, wanted.dtype, wanted.soft_cap, wanted.sink_logits)
+    """True if they differ at most in the scale, which the query can be multiplied by, and in sink
+    logits, which can be -inf."""
+    return (has.q_heads, has.dtype, has.soft_cap) == (
+        wanted.q_heads, wanted.dtype, wanted.soft_cap) and (
+        has.sink_logits or not wanted.sink_logits)
+
+
+def _guess(group: Group, wanted: Attention) -> Attention:
+    """The attention of a group that no layer has called for yet."""
+    heads = wanted.q_heads if wanted.q_heads % group.kv_heads == 0 else group.kv_heads
+    scale = (wanted.scale or 1.0) if group.kind == GroupKind.LATENT else wanted.scale
+    return dataclasses.replace(wanted, q_heads=heads, scale=scale)

@@ -20,10 +20,16 @@ _KINDS = {"full_attention": GroupKind.FULL, "sliding_attention": GroupKind.WINDO
           "chunked_attention": GroupKind.CHUNKED, "hybrid": GroupKind.FULL,
           "hybrid_sliding": GroupKind.WINDOW}
 
+_LATENT_MOST = 512  # elements of a latent that every backend has
+
 
 @dataclasses.dataclass(frozen=True)
 class LayerShape:
-    """One layer: layers of equal shape are a group, with a pool of their own."""
+    """One layer: layers of equal shape are a group, with a pool of their own.
+
+    k_dim, v_dim  of what the model gives the cache; in a latent layer the latent and the rotated
+                  part of the key
+    """
 
     kind: GroupKind
     window: int
@@ -34,15 +40,25 @@ class LayerShape:
     @property
     def sliding(self) -> bool:
         """True if old tokens leave the layer, as in transformers' DynamicSlidingWindowLayer."""
-        return self.kind != GroupKind.FULL
+        return self.kind in (GroupKind.WINDOW, GroupKind.CHUNKED)
+
+    @property
+    def query_dim(self) -> int:
+        """The size of a query's head in the blocks' attention."""
+        return self.k_dim + self.v_dim if self.kind == GroupKind.LATENT else self.k_dim
+
+    @property
+    def out_dim(self) -> int:
+        """The size of a head of its result."""
+        return self.k_dim if self.kind == GroupKind.LATENT else self.v_dim
 
     def first_column(self, length: int) -> int:
         """The oldest column that the next token may see."""
         return max(0, length - self.window + 1) if self.sliding else 0
 
     def group(self, layers: int, dtype: DTypeLike) -> Group:
-        return Group(layers=layers, kv_heads=self.kv_heads, head_dim=self.k_dim,
-                     v_head_dim=self.v_dim, dtype=dtype, window=self.window, kind=self.kind)
+        return Group(layers=layers, kv_heads=self.kv_heads, head_dim=self.query_dim,
+                     v_head_dim=self.out_dim, dtype=dtype, window=self.window, kind=self.kind)
 
 
 def layer_kinds(config: Any) -> List[Tuple[str, int, int]]:
@@ -73,6 +89,9 @@ def shape_of(config: Any, name: str, window: int) -> LayerShape:
     if name not in _KINDS:
         raise UnsupportedError(f"layers of the kind {name!r} are not supported: only "
                                f"{', '.join(sorted(_KINDS))} and linear states are")
+    latent, rotated = _number(config, "kv_lora_rank"), _number(config, "qk_rope_head_dim")
+    if latent and rotated and name == "full_attention" and latent <= _LATENT_MOST:
+        return LayerShape(GroupKind.LATENT, 0, 1, latent, rotated)
     heads = _number(config, "num_attention_heads", "n_head", "num_heads") or 1
     width = _number(config, "hidden_size", "n_embd", "d_model") or heads
     dim = _number(config, "head_dim") or max(1, width // heads)

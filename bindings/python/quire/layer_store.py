@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Sequence as Listed, Tuple
+import dataclasses
+from typing import Any, Dict, Optional, Sequence as Listed, Set, Tuple
 
 import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
@@ -15,12 +16,15 @@ from .cache import Cache as Blocks
 from .device import Device
 from .dtypes import DType, DTypeLike, dtype_of
 from .errors import LimitError, UnsupportedError
+from .groups import GroupKind
+from .layer_prompts import Prompts
 from .layer_shapes import LayerShape
 from .memory import window
 from .queue import Queue
 from .sequence import Sequence
 from .step import RUN, Item, Step
 
+_MAX_SEQUENCES = 4096  # rows and, for a moment, forks of them; 100 bytes of books each
 _STORED = {DType.F32: np.float32, DType.F16: np.float16, DType.BF16: np.uint16}
 
 
@@ -37,23 +41,37 @@ def _power(count: int) -> int:
     return 1 << max(0, count - 1).bit_length()
 
 
+@dataclasses.dataclass
+class Known:
+    """What the forwards so far have shown of the model's layers."""
+
+    whole: Set[int] = dataclasses.field(default_factory=set)   # the model needs K and V as tensors
+    proven: Set[int] = dataclasses.field(default_factory=set)  # compared with the model's own
+    learned: bool = False  # a forward has reached all layers
+    wanted: Dict[int, Attention] = dataclasses.field(default_factory=dict)  # by group
+
+
 class LayerStore:
     """K and V of a model's layers, in blocks.
 
     shapes  of the layers that keep K and V; None: another kind of layer
     shared  later layers of the model attend to K and V of these
     linear_states  the model has layers with states that are not K and V
+    prompts        the hooks on the model, if prompts can be found again
     """
 
     def __init__(self, device: Device, shapes: Listed[Optional[LayerShape]], blocks: int,
                  block_tokens: int, dtype: DTypeLike, max_query_tokens: int,
-                 shared: bool = False, linear_states: bool = False):
+                 shared: bool = False, linear_states: bool = False, pool_bytes: int = 0):
         self.device = device
         self.shapes = list(shapes)
         self.users = 1
+        self.prompts: Optional[Prompts] = None
+        self.known = Known()
         self.shared = shared
         self.linear_states = linear_states
         self._blocks_wanted, self._block_tokens, self._dtype = blocks, block_tokens, dtype
+        self._pool_bytes = pool_bytes
         self._max_query_tokens = max_query_tokens
         self.active: Any = lambda: None  # the forward that has a step in these pools, weakly
         self.queue = Queue(device)
@@ -68,31 +86,38 @@ class LayerStore:
         self.blocks = Blocks(
             self.device._instance,
             [shape.group(held.count(shape), self._dtype) for shape in names], [self.device],
-            blocks=self._blocks_wanted, block_tokens=self._block_tokens,
-            layer_groups=self._group)
+            blocks=self._blocks_wanted, pool_bytes=self._pool_bytes,
+            block_tokens=self._block_tokens, layer_groups=self._group,
+            max_sequences=_MAX_SEQUENCES)
         self._batches: Dict[Any, Batch] = {}
+
+    def group_of(self, layer: int) -> int:
+        """The number of a layer's group."""
+        return self._group[self._index[layer]]
 
     def reshape(self, shapes: Listed[Optional[LayerShape]]) -> None:
         """Replaces the pools by pools of these shapes. REQUIRES: no sequence holds anything."""
         self._close_pools()
         self.shapes = list(shapes)
+        self.known.wanted = {}
         self._open()
 
     # Steps.
 
-    def batch(self, attention: Optional[Attention], rows: int, tokens: int) -> Batch:
-        """A batch with room for these, made once for each size and kind of attention."""
+    def batch(self, attention: Optional[Tuple[Attention, ...]], rows: int, tokens: int) -> Batch:
+        """A batch with room for these, made once for each size and kinds of attention."""
         rows, tokens = _power(max(rows, 16)), _power(max(tokens, 64))
         key = (attention, rows, tokens)
         if key not in self._batches:
             blocks = max(self.blocks.pool(g).blocks for g in range(len(self.blocks.groups)))
             self._batches[key] = self.blocks.batch(max_rows=rows, max_query_tokens=tokens,
-                                                   max_blocks_per_row=blocks, attention=attention,
+                                                   max_blocks_per_row=blocks,
+                                                   attention=attention and list(attention),
                                                    views=View.SLOTS)
         return self._batches[key]
 
     def begin(self, sequences: Listed[Sequence], counts: Listed[int],
-              attention: Optional[Attention]) -> Tuple[Step, Batch]:
+              attention: Optional[Tuple[Attention, ...]]) -> Tuple[Step, Batch]:
         """Commits a step with this many new tokens per sequence. An error changes nothing."""
         total = sum(counts)
         if total > self._max_query_tokens:
@@ -143,9 +168,12 @@ class LayerStore:
                                    f"{kind.name} cannot give back exactly")
         memory = window(self.blocks, pool.address, np.uint8, (pool.size_bytes,))
         parts = []
+        second = pool.v_offset, shape.v_dim, pool.v_head_stride, pool.v_token_stride
+        if shape.kind == GroupKind.LATENT:  # one row: the latent, then the rotated part
+            size = np.dtype(_STORED[kind]).itemsize
+            second = shape.k_dim * size, shape.v_dim, pool.k_head_stride, pool.k_token_stride
         for start, dim, head, token in (
-                (0, shape.k_dim, pool.k_head_stride, pool.k_token_stride),
-                (pool.v_offset, shape.v_dim, pool.v_head_stride, pool.v_token_stride)):
+                (0, shape.k_dim, pool.k_head_stride, pool.k_token_stride), second):
             view = np.ndarray(
                 (pool.blocks, pool.block_tokens, shape.kv_heads, dim), _STORED[kind], memory,
                 rank * pool.layer_stride + start,
@@ -169,6 +197,8 @@ class LayerStore:
         """One user less; the last one closes everything."""
         self.users -= 1
         if self.users == 0:
+            if self.prompts is not None:
+                self.prompts.close()
             self._close_pools()
             self.queue.close()
 

@@ -2,12 +2,19 @@
 """transformers: keeps K and V of Hugging Face models in a Quire cache, and attends over them.
 
     model = LlamaForCausalLM.from_pretrained(..., attn_implementation="quire")
-    cache = quire.transformers.QuireCache(model.config, device, blocks=1024)
+    cache = quire.transformers.QuireCache(model, device, blocks=1024)
     model.generate(ids, past_key_values=cache)
+
+    other = cache.sibling()         # another conversation over the same blocks
+    other.prefix(more_ids)          # finds what they hold of this prompt
+    model.generate(more_ids, past_key_values=other)
 
 Importing this module registers the attention "quire". A forward of the model is one Quire step for
 all sequences of its batch, and padding takes no place in the blocks. Beams are forks, so they share
 blocks; so does copy.deepcopy(cache).
+
+A block is found again by its token ids and those before it, compared one by one, if they alone
+decide its K and V: layer_prompts says when. Other weights and adapters are other keys.
 
 A layer's attention runs over the blocks if it is causal attention, with or without a window,
 chunks, a soft cap or sink logits, and if the mask that transformers made says exactly that. Any
@@ -39,8 +46,10 @@ from transformers.masking_utils import (  # type: ignore[import-not-found, unuse
 
 from .device import Device
 from .dtypes import DTypeLike
-from .errors import UnsupportedError
-from .layer_forward import LayerForward, waiting_layer
+from .errors import ArgumentError, UnsupportedError
+from .layer_forward import LayerForward, forward_among, waiting_layer
+from .layer_latent import latent_call
+from .layer_prompts import prompts_of
 from .layer_shapes import layer_kinds, shape_of, state_layer
 from .layer_store import LayerStore
 
@@ -51,7 +60,7 @@ class _Returned:
     def __init__(self, forward: LayerForward, layer: int, new: bool):
         self.forward = weakref.ref(forward)
         self.layer = layer
-        self.new = new  # without the old ones
+        self.new = new  # without the old ones, if there are any
 
 
 def _returned(tensor: Any) -> Optional[_Returned]:
@@ -78,14 +87,27 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
 
     @property  # type: ignore[override, unused-ignore]
     def keys(self) -> Any:
-        raise UnsupportedError("K and V are in blocks: a model that reads them from the cache's "
-                               "layers is not supported")
+        """K of all tokens, read back. Changes of it do not reach the blocks."""
+        return self._forward.whole_layer(self._index)[0]
 
     @keys.setter
     def keys(self, tensor: Any) -> None:
-        """transformers sets None at first."""
+        self._refuse_tensor(tensor)
 
-    values = keys  # type: ignore[assignment, unused-ignore]
+    @property  # type: ignore[override, unused-ignore]
+    def values(self) -> Any:
+        """V of all tokens, read back."""
+        return self._forward.whole_layer(self._index)[1]
+
+    @values.setter
+    def values(self, tensor: Any) -> None:
+        self._refuse_tensor(tensor)
+
+    def _refuse_tensor(self, tensor: Any) -> None:
+        """transformers sets None at first."""
+        if tensor is not None:
+            raise UnsupportedError("a model that writes K or V into the cache's layers is not "
+                                   "supported: they are in blocks")
 
     def lazy_initialization(self, key_states: Any, value_states: Any) -> None:
         self.is_initialized = True
@@ -175,24 +197,27 @@ class _SlidingHybridLayer(_HybridLayer):
 
 
 _LAYERS: Dict[str, Any] = {"hybrid": _HybridLayer, "hybrid_sliding": _SlidingHybridLayer}
-_UPDATE_OPTIONS = {"cache_kwargs", "cache_position", "kwargs", "sin", "cos", "partial_rotation_size",
-                   "sliding_window"}
+_UPDATE_OPTIONS = {"cache_kwargs", "cache_position", "kwargs", "sin", "cos",
+                   "partial_rotation_size", "sliding_window"}
 
 
 class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
     """A model's past_key_values.
 
-    config            of the model, made with attn_implementation="quire"
+    model             made with attn_implementation="quire"; or its config, and then prompts are
+                      not found again, and a forward after an interrupted one is refused once
     blocks            of each pool, the null block included
+    pool_bytes        of all pools, instead of blocks
     dtype             of K and V in the pool; None: f16
     max_query_tokens  new tokens of a forward, over all rows
     read_back         the model keeps its own attention, whatever it is: K and V are read back from
                       the blocks for all layers
     """
 
-    def __init__(self, config: Any, device: Device, blocks: int, *, block_tokens: int = 16,
+    def __init__(self, model: Any, device: Device, blocks: int = 0, *, block_tokens: int = 16,
                  dtype: DTypeLike = "f32", max_query_tokens: int = 8192,
-                 read_back: bool = False):
+                 read_back: bool = False, pool_bytes: int = 0):
+        config = model.config if isinstance(model, torch.nn.Module) else model
         text = config.get_text_config(decoder=True)
         own = text._attn_implementation  # None: the config of no model
         if own not in ("quire", None) and not read_back:
@@ -209,10 +234,48 @@ class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
         self.forward = LayerForward(
             LayerStore(device, shapes, blocks, block_tokens, dtype, max_query_tokens,
                        shared=bool(getattr(text, "num_kv_shared_layers", 0)),
-                       linear_states=any(states for _, states in self._kinds) or any(plain)))
+                       linear_states=any(states for _, states in self._kinds) or any(plain),
+                       pool_bytes=pool_bytes))
+        if config is not model and not config.is_encoder_decoder:
+            self.forward.store.prompts = prompts_of(model, _layer_counts(text), forward_among)
         if read_back:
-            self.forward.whole |= self.forward.layers
+            self.forward.known.whole |= self.forward.layers
         Cache.__init__(self, layers=self._make_layers())
+
+    def prefix(self, input_ids: Any, attention_mask: Any = None) -> int:
+        """Takes over what earlier forwards left in the blocks of the beginning of these prompts;
+        returns how many columns of input_ids that are. generate() with this cache and the same
+        input_ids computes the others.
+
+        input_ids       [row][column], all rows that generate() works on: for beams, each prompt as
+                        often as there are beams
+        attention_mask  [row][column], 0 in padding
+        Errors          ArgumentError, the cache holds tokens already, or was made from a config.
+        """
+        ids = torch.as_tensor(input_ids)
+        if ids.dim() != 2 or ids.dtype not in (torch.int64, torch.int32):
+            raise ArgumentError("input_ids is not a tensor of integers, [row][column]")
+        seen = torch.ones_like(ids) if attention_mask is None else torch.as_tensor(attention_mask)
+        if seen.shape != ids.shape:
+            raise ArgumentError(f"attention_mask has the shape {tuple(seen.shape)}, input_ids "
+                                f"{tuple(ids.shape)}")
+        return self.forward.find(ids, seen.bool())
+
+    def sibling(self) -> "QuireCache":
+        """An empty cache over the same blocks, for another conversation. Close it too."""
+        return self._over(self.forward.sibling())
+
+    def forget(self) -> None:
+        """Forgets what could be found of earlier prompts: call it after a change of the weights
+        through `.data`."""
+        self.forward.rest()
+        self.forward.store.blocks.reset()
+
+    def _over(self, forward: LayerForward) -> "QuireCache":
+        made = QuireCache.__new__(QuireCache)
+        made._kinds, made.forward = self._kinds, forward
+        Cache.__init__(made, layers=made._make_layers())
+        return made
 
     def _make_layers(self) -> List[Any]:
         first = min(self.forward.layers)
@@ -240,7 +303,7 @@ class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
     @property
     def whole_layers(self) -> List[int]:
         """The layers whose attention the model computes itself, over K and V read back."""
-        return sorted(self.forward.whole)
+        return sorted(self.forward.known.whole)
 
     @property
     def stats(self) -> Any:
@@ -249,11 +312,8 @@ class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "QuireCache":
         """A copy that shares the blocks of what is cached so far. Close it too."""
-        copied = QuireCache.__new__(QuireCache)
-        copied._kinds = self._kinds
         self.forward.flush_last()
-        copied.forward = self.forward.fork()
-        Cache.__init__(copied, layers=copied._make_layers())
+        copied = self._over(self.forward.fork())
         for mine, theirs in zip(self.layers, copied.layers):
             if isinstance(mine, LinearAttentionLayer):
                 states = {name: value for name, value in vars(mine).items()
@@ -268,6 +328,12 @@ class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
     def close(self) -> None:
         """Ends all sequences; the last of the copies destroys batches, blocks and queue."""
         self.forward.close()
+
+
+def _layer_counts(config: Any) -> List[int]:
+    found = [getattr(config, name, None)
+             for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers")]
+    return [count for count in found if isinstance(count, int) and count > 0]
 
 
 # Keywords that say nothing about what a token sees, or that the mask says as well.
@@ -337,6 +403,9 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
         raise UnsupportedError("dropout is not supported: this attention is for inference")
     mine = _returned(key)
     forward = mine.forward() if mine is not None and mine is _returned(value) else None
+    latent = latent_call(module, query, key) if forward is None else None
+    if latent is not None:
+        mine, forward = _Returned(latent.forward, latent.layer, latent.alone), latent.forward
     if mine is None or forward is None:
         waits = waiting_layer()
         if waits is not None:
@@ -347,13 +416,22 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
         raise UnsupportedError("the query needs a gradient, which is not computed here: use "
                                "torch.no_grad()")
     _refuse_unknown("attention", options, _IGNORED | _SERVED | _eager_names(module))
-    out = forward.attend(mine.layer, query, attention_mask, scaling, options.get("softcap"),
-                         options.get("s_aux"), whole=_needs_eager(module, options))
-    proven = mine.layer in forward.proven
+    forward.called_by(module)
+    out = forward.attend(
+        mine.layer, query if latent is None else latent.query, attention_mask,
+        scaling if latent is None else scaling or latent.scale, options.get("softcap"),
+        options.get("s_aux"), whole=_needs_eager(module, options))
+    if out is not None and latent is not None:
+        out = latent.result(out)
+    proven = mine.layer in forward.known.proven
     if out is not None and (proven or forward.before() + query.shape[2] == 1):
         return out, None
     if mine.new and forward.before():
-        key, value = forward.joined(mine.layer, key, value)
+        if latent is None:
+            key, value = forward.joined(mine.layer, key, value)
+        else:
+            key, value = latent.expand(*forward.joined(mine.layer, latent.latents,
+                                                       latent.rotated))
     if not forward.hidden(mine.layer, attention_mask):
         raise UnsupportedError("the mask shows a token that was padding before: padding has no K "
                                "and V in the blocks")

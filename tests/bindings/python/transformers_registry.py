@@ -9,6 +9,7 @@
 A tiny model with random weights generates in each mode with eager attention and transformers' own
 cache, then with Quire's. A cell of the table is one of
 
+    none     the same as equal, in the mode prefix: but nothing of the first prompt was found
     equal    the same token ids (or two logits closer than 1e-4 where they part)
     refused  one of Quire's exceptions, before a token was returned
     -        transformers itself cannot do this with the model
@@ -225,6 +226,7 @@ MODES = {
     "assisted": lambda pair: {**prompt(pair), "assistant_model": pair.assistant},
     "chunked": lambda pair: {**prompt(pair, 2), "prefill_chunk_size": 5},
     "continued": lambda pair: prompt(pair),
+    "prefix": lambda pair: prompt(pair),
 }
 
 
@@ -237,6 +239,8 @@ def generate(model, inputs, cache, mode, new_tokens):
         given["past_key_values"] = cache
     torch.manual_seed(11)
     given = {"max_new_tokens": new_tokens, "do_sample": False, **given}
+    if mode == "prefix":
+        return second_chat(model, given, cache)
     out = model.generate(**given, return_dict_in_generate=True)
     if mode != "continued":
         return out.sequences
@@ -246,6 +250,23 @@ def generate(model, inputs, cache, mode, new_tokens):
     given["input_ids"] = torch.cat([out.sequences, torch.randint(3, 90, (1, 4))], 1)
     given["past_key_values"] = out.past_key_values
     return model.generate(**given)
+
+
+def second_chat(model, given, cache):
+    """The ids of a second prompt, which begins as the first one."""
+    if "input_ids" not in given or model.config.is_encoder_decoder:
+        raise NotImplementedError("a prompt that is not token ids alone")
+    other = torch.cat([given["input_ids"], torch.randint(3, 90, (1, 5))], 1)
+    if cache is not None:
+        model.generate(**given)
+        given["past_key_values"] = cache.sibling()
+        cache.found = given["past_key_values"].prefix(other)
+    given["input_ids"] = other
+    try:
+        return model.generate(**given)
+    finally:
+        if cache is not None:
+            given["past_key_values"].close()
 
 
 def tied(pair, inputs, wanted, got):
@@ -266,7 +287,7 @@ def tied(pair, inputs, wanted, got):
 
 
 def quire_cache(pair, device, dtype="f32"):
-    cache = quire.transformers.QuireCache(pair.ours.config, device, blocks=512, block_tokens=4,
+    cache = quire.transformers.QuireCache(pair.ours, device, blocks=512, block_tokens=4,
                                           dtype=dtype, read_back=pair.read_back)
     if pair.encodes:
         return cache, transformers.EncoderDecoderCache(cache, transformers.DynamicCache())
@@ -291,6 +312,8 @@ def cell(pair, mode, device, new_tokens):
             return "refused", f"by transformers: {why}"  # it takes no such cache
         return "CRASH", repr(why)
     else:
+        if wanted.tolist() == got.tolist() and mode == "prefix":
+            return ("equal", f"found {cache.found}") if cache.found else ("none", "")
         if wanted.tolist() == got.tolist():
             return "equal", f"whole: {cache.whole_layers}" if cache.whole_layers else ""
         if mode in ("greedy", "batch", "lookup") and tied(pair, inputs, wanted, got):
@@ -368,7 +391,7 @@ def totals(rows, modes):
     for mode in modes:
         counts = collections.Counter(row[mode][0] for row in rows.values())
         lines.append(f"{mode:10}" + "".join(f"  {what} {counts[what]:3}" for what in
-                                            ("equal", "refused", "-", *FAILURES)))
+                                            ("equal", "none", "refused", "-", *FAILURES)))
     return lines
 
 

@@ -43,9 +43,10 @@ class State(unittest.TestCase):
         self.device.close()
         self.instance.close()
 
-    def cache(self):
-        self.caches.append(quire.transformers.QuireCache(self.ours.config, self.device,
-                                                         blocks=128, block_tokens=4))
+    def cache(self, model=None):
+        self.caches.append(quire.transformers.QuireCache(
+            self.ours.config if model is None else model, self.device, blocks=128,
+            block_tokens=4))
         return self.caches[-1]
 
     def both(self):
@@ -129,6 +130,38 @@ class State(unittest.TestCase):
                             self.logits(pair, self.ids[:, 14:19])
                         pair = self.own_of(length), pair[1]
                     self.logits(pair, self.ids[:, 14:19])
+
+    def test_forward_after_an_interrupted_one_simply_works(self):
+        """With a cache that was made from the model; with and without a cache."""
+        places = [module for layer in self.ours.model.layers
+                  for module in (layer.self_attn.q_proj, layer.self_attn.o_proj, layer.mlp)]
+        for module in places[:-2]:
+            for first in (True, False):
+                with self.subTest(module=places.index(module), first=first):
+                    pair = transformers.DynamicCache(config=self.own.config), self.cache(
+                        self.ours)
+                    if not first:
+                        self.logits(pair, self.ids[:, :14])
+                    self.interrupt(module, pair[1])
+                    with torch.no_grad():
+                        torch.testing.assert_close(self.ours(self.ids).logits,
+                                                   self.own(self.ids).logits, rtol=1e-4,
+                                                   atol=1e-4)
+                    self.interrupt(module, pair[1])
+                    self.logits(pair, self.ids[:, 14:19])
+                    self.logits(pair, self.ids[:, 19:])
+
+    def test_model_that_skips_layers_is_refused(self):
+        cache = self.cache(self.ours)
+        layers = self.ours.model.layers
+        self.ours.model.layers = layers[:2]
+        try:
+            with torch.no_grad():
+                self.ours(self.ids, past_key_values=cache)
+                with self.assertRaisesRegex(quire.ArgumentError, "did not reach all layers"):
+                    self.ours(self.ids[:, :1], past_key_values=cache)
+        finally:
+            self.ours.model.layers = layers
 
     def own_of(self, length):
         cache = transformers.DynamicCache(config=self.own.config)
