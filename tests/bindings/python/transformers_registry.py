@@ -308,7 +308,8 @@ def cell(pair, mode, device, new_tokens):
     except quire.QuireError as why:
         return "refused", str(why)
     except Exception as why:
-        if isinstance(why, ValueError) and "past_key_values" in str(why):
+        if isinstance(why, ValueError) and any(
+                words in str(why) for words in ("`cache`", "['cache", "past_key_values")):
             return "refused", f"by transformers: {why}"  # it takes no such cache
         return "CRASH", repr(why)
     else:
@@ -402,10 +403,12 @@ def document(rows, unmade, modes):
         "Written by `tests/bindings/python/transformers_registry.py --all --write`, with "
         f"transformers {transformers.__version__} and torch {torch.__version__.split('+')[0]}: "
         "tiny models with random weights, f32, on the CPU. Each generates with eager attention "
-        "and its own cache, and with a `QuireCache`.", "",
+        "and its own cache, and with a `QuireCache`. In the mode *prefix* the prompt begins as an "
+        "earlier one, whose blocks must be found.", "",
         "- **equal**: the same token ids.",
         "- **read back**: equal too, but in some layers the model computes attention itself, over "
         "K and V read back from the blocks (`QuireCache.whole_layers`).",
+        "- **none**: the same token ids, but nothing of the earlier prompt was found.",
         "- **refused**: an exception in words, before a token is returned.",
         "- **-**: transformers itself cannot do this with the model.", "",
         "| architecture | " + " | ".join(modes) + " |", "|---" * (len(modes) + 1) + "|"]
