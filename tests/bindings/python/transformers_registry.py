@@ -40,7 +40,7 @@ except ImportError as missing:
 
 TWELVE = ["llama", "mistral", "gemma2", "gemma3_text", "gpt2", "gpt_oss", "phi3", "deepseek_v3",
           "doge", "bloom", "bart", "t5"]
-SECONDS_PER_CELL = 40
+SECONDS_PER_CELL = 40  # of processor time
 FAILURES = ("WRONG", "CRASH")
 DOCUMENT = pathlib.Path(__file__).resolve().parents[3] / "docs" / "transformers.md"
 
@@ -335,24 +335,24 @@ def _expire(*_):
 
 def architecture(name, modes, new_tokens):
     """{mode: (cell, why)}, or a string that says why the model cannot be made."""
-    signal.signal(signal.SIGALRM, _expire)
-    signal.alarm(SECONDS_PER_CELL)
+    signal.signal(signal.SIGPROF, _expire)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS_PER_CELL)
     try:
         pair = Pair(name)
     except (Exception, Timeout) as why:
         return f"{type(why).__name__}: {why}".splitlines()[0]
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     row = {}
     with quire.Instance() as instance, quire.Device(instance, "cpu", threads=1) as device:
         for mode in modes:
-            signal.alarm(SECONDS_PER_CELL)
+            signal.setitimer(signal.ITIMER_PROF, SECONDS_PER_CELL)
             try:
                 row[mode] = cell(pair, mode, device, new_tokens)
             except Timeout:
                 row[mode] = "-", f"longer than {SECONDS_PER_CELL} s"
             finally:
-                signal.alarm(0)
+                signal.setitimer(signal.ITIMER_PROF, 0)
         gc.collect()
     return row
 
