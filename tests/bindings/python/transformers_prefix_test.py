@@ -15,6 +15,7 @@ if HAS_TORCH:
     import torch
     import transformers
     import quire.transformers
+    from quire import layer_prompts
 
 BLOCK = 4
 
@@ -211,6 +212,12 @@ class Prefix(unittest.TestCase):
             with torch.no_grad():
                 change(self.ours.model.layers[0].self_attn.v_proj.weight)
             self.not_found(cache)
+
+    def test_last_element_of_a_large_tensor_is_in_the_key(self):
+        numbers = torch.zeros(2**24 + 3, dtype=torch.uint8)   # a float has no such place
+        sample = layer_prompts._sample(numbers)
+        numbers[-1] = 1
+        self.assertNotEqual(layer_prompts._sample(numbers), sample)
 
     def test_weights_that_change_during_a_chat_end_its_publishing(self):
         cache = self.cache()
