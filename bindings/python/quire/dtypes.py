@@ -8,6 +8,7 @@ arrays of the package ml_dtypes, whose types have these names.
 from __future__ import annotations
 
 import enum
+import functools
 from typing import Any, Dict, Union
 
 import numpy as np
@@ -79,9 +80,14 @@ def name_of(number: int) -> str:
 
 def holds(array: "np.ndarray[Any, Any]", dtype: int) -> bool:
     """True if the array's elements are of that type."""
+    return _holds(array.dtype, dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def _holds(elements: "np.dtype[Any]", dtype: int) -> bool:
     kind = DType(dtype)
-    stored = array.dtype.name
-    if not array.dtype.isnative:
+    stored = elements.name  # numpy spells it out each time
+    if not elements.isnative:
         return False
     return stored == _STORED_AS.get(kind) or _NAMES.get(stored) == kind
 

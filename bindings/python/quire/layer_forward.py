@@ -26,7 +26,7 @@ from .attention import Attention
 from .batch import Batch
 from .errors import ArgumentError, QuireError, UnsupportedError
 from .groups import Group, GroupKind
-from .layer_masks import new_tokens, shown, visible_in
+from .layer_masks import kind_of, new_tokens, shown, stands_for, visible_in
 from .layer_prompts import Given, Prompts
 from .layer_rows import LayerRows
 from .layer_shapes import LayerShape
@@ -49,6 +49,18 @@ def current_forward() -> Optional["LayerForward"]:
     if forward is None or forward.pending is None:
         return None
     return forward  # type: ignore[no-any-return]
+
+
+def asked_for_mask(forward: "LayerForward", layer: int) -> None:
+    """transformers asks for the size of a mask, which it is about to make."""
+    _thread.asked = weakref.ref(forward), layer
+
+
+def mask_wanted() -> Tuple[Optional["LayerForward"], int]:
+    """The forward and layer for which a mask is made now, if a cache was asked for its size."""
+    forward, layer = getattr(_thread, "asked", (lambda: None, 0))
+    _thread.asked = (lambda: None), 0
+    return forward(), layer
 
 
 def waiting_layer() -> Optional[str]:
@@ -93,6 +105,7 @@ class LayerForward(LayerRows):
         self.attention: Optional[Tuple[Attention, ...]] = None  # one per group
         self.new: Any = None                       # [row][new column], which have a token
         self.counts: List[int] = []
+        self.full = False                          # all new columns have one
         self.pending: Optional[Tuple[int, Any, Any]] = None
         self.alone = False                         # pending was returned without the old K and V
         self.written: Set[int] = set()
@@ -102,6 +115,7 @@ class LayerForward(LayerRows):
         self.ids: Any = None                       # [row][new column], if they decide K and V
         self.plain: Set[int] = set()               # layers whose mask is the blocks'
         self.odd = False                           # a layer had another mask
+        self.stood_in = False                      # masks were replaced by stand-ins
         if self.store.active() is self:
             self.store.active = _no_forward
 
@@ -111,6 +125,15 @@ class LayerForward(LayerRows):
         """The model is called with this cache."""
         self.rest()
         self.given = given
+
+    def check_result(self, out: Any) -> None:
+        """Errors: UnsupportedError, the model has used a stand-in for a mask elsewhere."""
+        if self.stood_in and isinstance(out[0], torch.Tensor) and out[0].dim() == 3 and bool(
+                out[0][:, -1].isnan().any()):
+            self.known.direct = False
+            raise UnsupportedError("the model's result is NaN. It may have used a mask outside of "
+                                   "its attention: reset the cache and call it again, then all "
+                                   "masks are made")
 
     def rest(self) -> None:
         """Ends the last forward, from outside of one."""
@@ -222,7 +245,8 @@ class LayerForward(LayerRows):
         self._check_expected(self.given, new)
         if not self.sequences:
             self._create(rows, None if self.given is None else self.given.key or None)
-        self.new, self.counts = new, [int(count) for count in new.sum(1)]
+        self.new, self.counts = new, new.sum(1).tolist()
+        self.full = min(self.counts, default=0) == new.shape[1]
         if any(self.counts):
             attention = self._available(attention)
             self.store.active = weakref.ref(self)
@@ -323,7 +347,7 @@ class LayerForward(LayerRows):
     def rows(self, states: Any) -> Any:
         """[row][head][column][dim] as [token][head][dim], of the columns that have a token."""
         states = states.detach().transpose(1, 2)
-        if bool(self.new.all()):
+        if self.full:
             return states.reshape(-1, *states.shape[2:]).contiguous()
         return states[self.new].contiguous()
 
@@ -349,9 +373,9 @@ class LayerForward(LayerRows):
                            scale=scaling, soft_cap=soft_cap, sink_logits=sinks is not None)
         columns = query.shape[2]
         if self.pending is not None and self.pending[0] == layer:
-            visible = visible_in(mask)
+            visible = visible_in(mask) if self.new is None else None
             new = None
-            if self.new is None and visible is not None:
+            if visible is not None:
                 new = new_tokens(visible, query.shape[0], columns)
             self._flush(new, wanted)
         shape = self.store.shapes[layer]
@@ -376,6 +400,31 @@ class LayerForward(LayerRows):
                 self.known.wanted[group] = wanted  # from the next forward on
             return None
         return self._over_blocks(layer, query, scaling, sinks)
+
+    def expects(self, layer: int, mask: Any) -> bool:
+        """True if the layer can take the mask, or what stands for it, as it is."""
+        shape = self.store.shapes[layer]
+        return stands_for(mask) in (None, shape and shape.seen_as)
+
+    def needs_no_mask(self, layer: int, options: Dict[str, Any]) -> Any:
+        """(kind, window) if the mask that transformers is about to make for such layers is the
+        blocks' own, and no layer will need it. None: it is to be made."""
+        known, shape = self.known, self.store.shapes[layer]
+        if (self.given is None or shape is None or not known.learned or not known.direct
+                or known.whole or not known.proven >= self.layers or self.store.shared
+                or self.store.linear_states or torch.compiler.is_compiling()):
+            return None
+        kind = kind_of(options.get("mask_function"))
+        first, columns = shape.first_column(self.length), options["q_length"]
+        padding = options.get("attention_mask")
+        if (kind is None or kind != shape.seen_as or options.get("q_offset") != self.length
+                or options.get("kv_offset") != first
+                or options.get("kv_length") != self.length - first + columns
+                or not bool(self.seen[:, :self.length].all())
+                or padding is not None and not bool(padding.all())):
+            return None
+        self.stood_in = True
+        return kind
 
     def prove(self, layer: int, out: Any, own: Any) -> bool:
         """True if the last tokens' attention is what the model's own attention gives. If not, the
@@ -405,7 +454,7 @@ class LayerForward(LayerRows):
                               None if sinks is None else sinks.detach().float().contiguous())
             if self.written == self.layers and not self.store.shared:
                 self._finish()
-        if bool(self.new.all()):
+        if self.full:
             return out.view(rows, columns, heads, shape.out_dim)
         padded = torch.zeros(rows, columns, heads, shape.out_dim, dtype=query.dtype)
         padded[self.new] = out
@@ -427,6 +476,8 @@ class LayerForward(LayerRows):
         if key in self.checked:
             return self.checked[key][1]
         first, count = self._span(layer)
+        if stands_for(mask) is not None:
+            return stands_for(mask) == shape.seen_as
         visible = visible_in(mask)
         expected = shown(shape, self.seen, self.new.shape[1])[:, :, first:]
         if mask is None:

@@ -36,7 +36,8 @@ _HARMLESS = {"input_ids", "inputs_embeds", "attention_mask", "position_ids", "ca
              "return_dict", "logits_to_keep", "output_router_logits", "num_items_in_batch"}
 # K of a token then depends on how long the prompt is.
 _LENGTH_ROPES = {"dynamic", "longrope"}
-_ADAPTERS = ("_active_adapter", "_disable_adapters", "merged_adapters", "scaling")
+_ADAPTERS = frozenset(
+    ("_active_adapter", "_disable_adapters", "merged_adapters", "scaling"))
 _SAMPLES = 8  # elements of each tensor that are part of the key
 
 
@@ -135,6 +136,7 @@ class Prompts:
             digest.update(repr(state).encode())
             for module in _modules(inner):
                 for tensor in _tensors(module):
+                    digest.update(repr((tensor.dtype, tuple(tensor.shape))).encode())
                     digest.update(_sample(tensor))
             self._state, self._key = state, digest.digest()
         return self._key
@@ -147,26 +149,26 @@ class Prompts:
     def _read_state(self, inner: Any) -> Optional[Tuple[Any, ...]]:
         """None: something may change what the layers compute that is not in the state."""
         state: List[Any] = []
-        for module in _modules(inner):
-            if module.training or "forward" in vars(module) or not self._own_hooks(module):
+        waiting = [inner]
+        while waiting:
+            module = waiting.pop()
+            held = module.__dict__
+            hooked = held["_forward_pre_hooks"] or held["_forward_hooks"]
+            if held["training"] or "forward" in held or hooked and not _own_hooks(module):
                 return None
-            for tensor in _tensors(module):
-                if tensor.device.type == "meta":
-                    return None
-                state.append((tensor.data_ptr(), tensor._version, tensor.dtype,
-                              tuple(tensor.shape)))
-            state += [repr(vars(module)[name]) for name in _ADAPTERS if name in vars(module)]
+            for table in (held["_parameters"], held["_buffers"]):
+                for tensor in table.values():
+                    if tensor is not None:
+                        if tensor.is_meta:
+                            return None
+                        state += (tensor.data_ptr(), tensor._version)
+            if not _ADAPTERS.isdisjoint(held):
+                state += [repr(held[name]) for name in sorted(_ADAPTERS & held.keys())]
+            children = held["_modules"]
+            if children:
+                state.append(len(children))
+                waiting += [child for child in children.values() if child is not None]
         return tuple(state)
-
-    def _own_hooks(self, module: Any) -> bool:
-        """True if no hook of others may change what the module gets or returns."""
-        for hooks in (module._forward_pre_hooks, module._forward_hooks):
-            for number, hook in hooks.items():
-                owner = getattr(hook, "__self__", None)
-                if not isinstance(owner, Prompts) and getattr(
-                        hook, "__module__", "") != "transformers.utils.output_capturing":
-                    return False
-        return True
 
     # The hooks.
 
@@ -209,7 +211,19 @@ class Prompts:
             forward = self._forward_of(self, [*arguments, *options.values()])
             if forward is not None and forward.given is not None:
                 forward.given.done = True
+                forward.check_result(out)
             self._local.seen = None
+
+
+def _own_hooks(module: Any) -> bool:
+    """True if no hook of others may change what the module gets or returns."""
+    for hooks in (module._forward_pre_hooks, module._forward_hooks):
+        for hook in hooks.values():
+            owner = getattr(hook, "__self__", None)
+            if not isinstance(owner, Prompts) and getattr(
+                    hook, "__module__", "") != "transformers.utils.output_capturing":
+                return False
+    return True
 
 
 def _are_ids(ids: Any) -> bool:

@@ -43,6 +43,11 @@ class LayerShape:
         return self.kind in (GroupKind.WINDOW, GroupKind.CHUNKED)
 
     @property
+    def seen_as(self) -> Tuple[GroupKind, int]:
+        """Kind and window of what a token sees."""
+        return (GroupKind.FULL if self.kind == GroupKind.LATENT else self.kind), self.window
+
+    @property
     def query_dim(self) -> int:
         """The size of a query's head in the blocks' attention."""
         return self.k_dim + self.v_dim if self.kind == GroupKind.LATENT else self.k_dim

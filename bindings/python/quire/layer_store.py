@@ -48,6 +48,7 @@ class Known:
     whole: Set[int] = dataclasses.field(default_factory=set)   # the model needs K and V as tensors
     proven: Set[int] = dataclasses.field(default_factory=set)  # compared with the model's own
     learned: bool = False  # a forward has reached all layers
+    direct: bool = True  # attention() was always called with the masks that our function made
     wanted: Dict[int, Attention] = dataclasses.field(default_factory=dict)  # by group
 
 

@@ -47,8 +47,10 @@ from transformers.masking_utils import (  # type: ignore[import-not-found, unuse
 from .device import Device
 from .dtypes import DTypeLike
 from .errors import ArgumentError, UnsupportedError
-from .layer_forward import LayerForward, forward_among, waiting_layer
+from .layer_forward import (
+    LayerForward, asked_for_mask, forward_among, mask_wanted, waiting_layer)
 from .layer_latent import latent_call
+from .layer_masks import made, made_of, stand_in
 from .layer_prompts import prompts_of
 from .layer_shapes import layer_kinds, shape_of, state_layer
 from .layer_store import LayerStore
@@ -124,6 +126,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
 
     def get_mask_sizes(self, query_length: int) -> Tuple[int, int]:
         length = self.get_seq_length()
+        asked_for_mask(self._forward, self._index)
         first = self._shape.first_column(length)
         return length - first + query_length, first
 
@@ -411,12 +414,16 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
         if waits is not None:
             raise UnsupportedError(f"{waits} changes K or V after the cache returned them, "
                                    "otherwise than in the first forward")
-        return _eager(module, query, key, value, attention_mask, scaling, dropout, options)
+        return _eager(module, query, key, value, _real(attention_mask), scaling, dropout, options)
     if query.requires_grad:
         raise UnsupportedError("the query needs a gradient, which is not computed here: use "
                                "torch.no_grad()")
     _refuse_unknown("attention", options, _IGNORED | _SERVED | _eager_names(module))
     forward.called_by(module)
+    if made_of(attention_mask) is None and attention_mask is not None:
+        forward.known.direct = False
+    if not forward.expects(mine.layer, attention_mask):
+        attention_mask = _real(attention_mask)
     out = forward.attend(
         mine.layer, query if latent is None else latent.query, attention_mask,
         scaling if latent is None else scaling or latent.scale, options.get("softcap"),
@@ -426,6 +433,7 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
     proven = mine.layer in forward.known.proven
     if out is not None and (proven or forward.before() + query.shape[2] == 1):
         return out, None
+    attention_mask = _real(attention_mask)
     if mine.new and forward.before():
         if latent is None:
             key, value = forward.joined(mine.layer, key, value)
@@ -443,10 +451,26 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
     return _eager(module, query, key, value, attention_mask, scaling, dropout, options)
 
 
+def _real(mask: Any) -> Any:
+    """The mask that a stand-in stands for; any other mask as it is."""
+    remembers = made_of(mask)
+    return mask if remembers is None or remembers.stands_for is None else remembers.make()
+
+
 def mask(*arguments: Any, **options: Any) -> Any:
     """The mask that the model's eager attention would be given; attention() compares it with what
-    the blocks' attention shows to each token."""
-    return eager_mask(*arguments, **options)
+    the blocks' attention shows to each token. Where no layer needs it, a stand-in is returned."""
+    forward, layer = mask_wanted()
+
+    def make() -> Any:
+        return eager_mask(*arguments, **options)
+
+    if forward is not None and not arguments:
+        kind = forward.needs_no_mask(layer, options)
+        if kind is not None:
+            return stand_in(kind, make, options.get("dtype", torch.float32),
+                            options["batch_size"], 1, options["q_length"], options["kv_length"])
+    return made(make(), make)
 
 
 AttentionInterface.register("quire", attention)
