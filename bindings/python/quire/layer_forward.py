@@ -16,7 +16,6 @@ Threads: one forward at a time of a cache and its copies.
 from __future__ import annotations
 
 import dataclasses
-import threading
 import weakref
 from typing import Any, Dict, List, Optional, Set, Tuple
 
@@ -31,6 +30,7 @@ from .layer_prompts import Given, Prompts
 from .layer_rows import LayerRows
 from .layer_shapes import LayerShape
 from .layer_store import LayerStore, scaled
+from .layer_thread import begin_waiting, waiting_forward
 from .step import Step
 
 # Two orders of summation differ by less than this, two kinds of attention by more.
@@ -40,44 +40,13 @@ def _no_forward() -> None:
     """The forward of pools in which none runs."""
 
 
-_thread = threading.local()  # .current: the forward that was last given K and V, weakly
-
-
-def current_forward() -> Optional["LayerForward"]:
-    """The forward of this thread whose K and V wait for attention, if any."""
-    forward = getattr(_thread, "current", lambda: None)()
-    if forward is None or forward.pending is None:
-        return None
-    return forward  # type: ignore[no-any-return]
-
-
-def asked_for_mask(forward: "LayerForward", layer: int) -> None:
-    """transformers asks for the size of a mask, which it is about to make."""
-    _thread.asked = weakref.ref(forward), layer
-
-
-def mask_wanted() -> Tuple[Optional["LayerForward"], int]:
-    """The forward and layer for which a mask is made now, if a cache was asked for its size."""
-    forward, layer = getattr(_thread, "asked", (lambda: None, 0))
-    _thread.asked = (lambda: None), 0
-    return forward(), layer
-
-
-def waiting_layer() -> Optional[str]:
-    """The layer of this thread whose new K and V were returned without the old ones, if any."""
-    forward = current_forward()
-    if forward is None or forward.pending is None or not forward.alone:
-        return None
-    return f"layer {forward.pending[0]}"
-
-
 def forward_among(prompts: Prompts, arguments: List[Any]) -> Optional["LayerForward"]:
     """The forward of the cache that a model is called with, if its store has these hooks."""
     for argument in arguments:
         forward = getattr(argument, "forward", None)
         if isinstance(forward, LayerForward) and forward.store.prompts is prompts:
             return forward
-    waiting = current_forward()
+    waiting = waiting_forward()
     if waiting is not None and waiting.store.prompts is prompts:
         waiting.drop_interrupted()  # the model has begun another forward since
     return None
@@ -199,7 +168,7 @@ class LayerForward(LayerRows):
                                 f"{min(self.layers)}")
         self.pending, self.alone = (layer, keys, values), False
         self.dtype = keys.dtype
-        _thread.current = weakref.ref(self)
+        begin_waiting(self)
         if self.length:
             if layer in self.known.whole:
                 keys, values = self.joined(layer, keys, values)
@@ -523,6 +492,19 @@ class LayerForward(LayerRows):
                 keys[row, held[first:]] = k.to(dtype)
                 values[row, held[first:]] = v.to(dtype)
         return keys.transpose(1, 2), values.transpose(1, 2)
+
+    def rounded(self, layer: int, given: Any) -> Tuple[Any, Any]:
+        """K and V of a layer as the blocks hold them, of the columns that a mask describes.
+
+        given  the new (K, V), of which they may differ by the rounding of the pool's type
+        """
+        first, _ = self._span(layer)
+        stored = self.stored(layer, first, self.seen.shape[1], given[0].dtype)
+        columns = self.new.shape[1]
+        has = self.new[:, None, :, None]
+        self.store.check_rounding(layer, [part * has for part in given],
+                                  [part[:, :, -columns:] for part in stored])
+        return stored
 
     def before(self) -> int:
         """The columns that the running forward found."""

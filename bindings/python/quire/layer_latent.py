@@ -17,7 +17,8 @@ from typing import Any, Optional
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from .groups import GroupKind
-from .layer_forward import LayerForward, current_forward
+from .layer_forward import LayerForward
+from .layer_thread import waiting_forward
 
 
 class Latent:
@@ -48,7 +49,7 @@ class Latent:
 
 def latent_call(module: Any, query: Any, key: Any) -> Optional[Latent]:
     """The call, if the module expands the latents that a cache of this thread was last given."""
-    forward = current_forward()
+    forward = waiting_forward()
     if forward is None or forward.pending is None:
         return None
     layer, latents, rotated = forward.pending

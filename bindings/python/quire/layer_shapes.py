@@ -12,9 +12,9 @@ from typing import Any, List, Optional, Tuple
 
 from transformers import cache_utils  # type: ignore[import-not-found, unused-ignore]
 
-from .dtypes import DTypeLike
+from .dtypes import DType
 from .errors import UnsupportedError
-from .groups import Group, GroupKind
+from .groups import Group, GroupKind, Scale
 
 _KINDS = {"full_attention": GroupKind.FULL, "sliding_attention": GroupKind.WINDOW,
           "chunked_attention": GroupKind.CHUNKED, "hybrid": GroupKind.FULL,
@@ -61,9 +61,10 @@ class LayerShape:
         """The oldest column that the next token may see."""
         return max(0, length - self.window + 1) if self.sliding else 0
 
-    def group(self, layers: int, dtype: DTypeLike) -> Group:
+    def group(self, layers: int, dtype: DType) -> Group:
         return Group(layers=layers, kv_heads=self.kv_heads, head_dim=self.query_dim,
-                     v_head_dim=self.out_dim, dtype=dtype, window=self.window, kind=self.kind)
+                     v_head_dim=self.out_dim, dtype=dtype, window=self.window, kind=self.kind,
+                     scale=Scale.TOKEN_HEAD if dtype.bits == 8 else Scale.NONE)
 
 
 def layer_kinds(config: Any) -> List[Tuple[str, int, int]]:

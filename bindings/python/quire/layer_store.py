@@ -9,7 +9,7 @@ from typing import Any, Dict, Optional, Sequence as Listed, Set, Tuple
 import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 
-from . import elements
+from . import elements, layer_formats
 from .attention import Attention
 from .batch import Batch, View
 from .cache import Cache as Blocks
@@ -25,7 +25,6 @@ from .sequence import Sequence
 from .step import RUN, Item, Step
 
 _MAX_SEQUENCES = 4096  # rows and, for a moment, forks of them; 100 bytes of books each
-_STORED = {DType.F32: np.float32, DType.F16: np.float16, DType.BF16: np.uint16}
 
 
 def as_array(tensor: Any) -> "np.ndarray[Any, Any]":
@@ -71,8 +70,12 @@ class LayerStore:
         self.known = Known()
         self.shared = shared
         self.linear_states = linear_states
-        self._blocks_wanted, self._block_tokens, self._dtype = blocks, block_tokens, dtype
+        self._blocks_wanted, self._block_tokens = blocks, block_tokens
         self._pool_bytes = pool_bytes
+        self._kind = DType(dtype_of(dtype) or DType.F16)
+        if self._kind == DType.I4:
+            raise UnsupportedError("K and V of int4 change what a model says too much; int8 and "
+                                   "the fp8 types are served")
         self._max_query_tokens = max_query_tokens
         self.active: Any = lambda: None  # the forward that has a step in these pools, weakly
         self.queue = Queue(device)
@@ -86,7 +89,7 @@ class LayerStore:
         self._group = [names.index(shape) for shape in held]
         self.blocks = Blocks(
             self.device._instance,
-            [shape.group(held.count(shape), self._dtype) for shape in names], [self.device],
+            [shape.group(held.count(shape), self._kind) for shape in names], [self.device],
             blocks=self._blocks_wanted, pool_bytes=self._pool_bytes,
             block_tokens=self._block_tokens, layer_groups=self._group,
             max_sequences=_MAX_SEQUENCES)
@@ -152,6 +155,10 @@ class LayerStore:
 
     # Reading back.
 
+    def rounds(self, dtype: Any) -> bool:
+        """True if the pools cannot hold every element of this torch type."""
+        return layer_formats.rounds(self._kind, dtype)
+
     def read(self, layer: int, sequence: Sequence, first: int, end: int) -> Tuple[Any, Any]:
         """K and V of a sequence's tokens [first, end), each [token][head][dim]. The queue is idle.
         """
@@ -159,31 +166,35 @@ class LayerStore:
         assert shape is not None
         index = self._index[layer]
         group = self._group[index]
-        rank = self._group[:index].count(group)
         pool = self.blocks.pool(group)
         tokens = np.arange(first, end)
         block = np.asarray(sequence.blocks(group))[tokens // pool.block_tokens]
-        kind = DType(dtype_of(self._dtype) or DType.F16)
-        if kind not in _STORED:
-            raise UnsupportedError(f"this layer needs K and V as tensors, which a pool of "
-                                   f"{kind.name} cannot give back exactly")
-        memory = window(self.blocks, pool.address, np.uint8, (pool.size_bytes,))
-        parts = []
-        second = pool.v_offset, shape.v_dim, pool.v_head_stride, pool.v_token_stride
+        rows = layer_formats.PoolRows(
+            window(self.blocks, pool.address, np.uint8, (pool.size_bytes,)), pool, self._kind,
+            self._group[:index].count(group) * pool.layer_stride, shape.kv_heads, block,
+            tokens % pool.block_tokens)
+        k = rows.take(0, shape.k_dim, pool.k_head_stride, pool.k_token_stride, pool.k_scale_offset)
         if shape.kind == GroupKind.LATENT:  # one row: the latent, then the rotated part
-            size = np.dtype(_STORED[kind]).itemsize
-            second = shape.k_dim * size, shape.v_dim, pool.k_head_stride, pool.k_token_stride
-        for start, dim, head, token in (
-                (0, shape.k_dim, pool.k_head_stride, pool.k_token_stride), second):
-            view = np.ndarray(
-                (pool.blocks, pool.block_tokens, shape.kv_heads, dim), _STORED[kind], memory,
-                rank * pool.layer_stride + start,
-                (pool.block_stride, token, head, np.dtype(_STORED[kind]).itemsize))
-            found = view[block, tokens % pool.block_tokens]
-            found[block == 0] = 0  # given back: a chunk has passed, and no token sees it
-            part = torch.from_numpy(found)
-            parts.append(part.view(torch.bfloat16) if kind == DType.BF16 else part)
-        return parts[0], parts[1]
+            start = shape.k_dim * self._kind.bits // 8
+            return k, rows.take(start, shape.v_dim, pool.k_head_stride, pool.k_token_stride,
+                                pool.k_scale_offset)
+        return k, rows.take(pool.v_offset, shape.v_dim, pool.v_head_stride, pool.v_token_stride,
+                            pool.v_scale_offset)
+
+    def check_rounding(self, layer: int, given: Any, stored: Any) -> None:
+        """Errors: UnsupportedError, K or V in the blocks differ from what was given by more than
+        the rounding of their type.
+
+        given, stored  (K, V), each [row][head][column][dim] of columns that have a token
+        """
+        shape = self.shapes[layer]
+        assert shape is not None
+        if shape.kind == GroupKind.LATENT:
+            given, stored = (torch.cat(given, 3),), (torch.cat(stored, 3),)
+        for mine, theirs in zip(given, stored):
+            if not layer_formats.is_rounded(self._kind, mine, theirs):
+                raise UnsupportedError(f"K or V of layer {layer} are not in the blocks as "
+                                       f"{self._kind.name} can hold them")
 
     # Ends.
 

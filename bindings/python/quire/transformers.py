@@ -47,13 +47,13 @@ from transformers.masking_utils import (  # type: ignore[import-not-found, unuse
 from .device import Device
 from .dtypes import DTypeLike
 from .errors import ArgumentError, UnsupportedError
-from .layer_forward import (
-    LayerForward, asked_for_mask, forward_among, mask_wanted, waiting_layer)
+from .layer_forward import LayerForward, forward_among
 from .layer_latent import latent_call
 from .layer_masks import made, made_of, stand_in
 from .layer_prompts import prompts_of
 from .layer_shapes import layer_kinds, shape_of, state_layer
 from .layer_store import LayerStore
+from .layer_thread import asked_for_mask, mask_wanted, waiting_layer
 
 
 class _Returned:
@@ -211,7 +211,11 @@ class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
                       not found again, and a forward after an interrupted one is refused once
     blocks            of each pool, the null block included
     pool_bytes        of all pools, instead of blocks
-    dtype             of K and V in the pool; None: f16
+    dtype             of K and V in the pool; None: f16. A type with fewer bits than the model's
+                      makes the result approximate, by choice: "int8", "fp8_e4m3" and "fp8_e5m2"
+                      have a scale per token and head. The first result of a layer is then compared
+                      with the model's own attention over K and V as they were rounded, and these
+                      with what rounding allows.
     max_query_tokens  new tokens of a forward, over all rows
     read_back         the model keeps its own attention, whatever it is: K and V are read back from
                       the blocks for all layers
@@ -434,7 +438,12 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
     if out is not None and (proven or forward.before() + query.shape[2] == 1):
         return out, None
     attention_mask = _real(attention_mask)
-    if mine.new and forward.before():
+    if out is not None and forward.store.rounds(key.dtype):
+        given = (key, value) if latent is None else (latent.latents, latent.rotated)
+        key, value = forward.rounded(mine.layer, given)
+        if latent is not None:
+            key, value = latent.expand(key, value)
+    elif mine.new and forward.before():
         if latent is None:
             key, value = forward.joined(mine.layer, key, value)
         else:
