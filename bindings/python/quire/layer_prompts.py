@@ -30,6 +30,8 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
+from .layer_thread import eagerly
+
 # Arguments of an inner module that say nothing about K and V, or that are looked at elsewhere.
 _HARMLESS = {"input_ids", "inputs_embeds", "attention_mask", "position_ids", "cache_position",
              "cache", "past_key_values", "use_cache", "output_attentions", "output_hidden_states",
@@ -172,6 +174,7 @@ class Prompts:
 
     # The hooks.
 
+    @eagerly
     def _embedded(self, module: Any, arguments: Any, out: Any) -> None:
         ids = arguments[0] if len(arguments) == 1 else None
         seen = getattr(self._local, "seen", None)
@@ -179,6 +182,7 @@ class Prompts:
             self._local.seen = (ids, weakref.ref(out), out._version,
                                 1 if seen is None else seen[3] + 1)
 
+    @eagerly
     def _before(self, module: Any, arguments: Any, options: Any) -> None:
         if module is not self._module():
             return  # a copy of the model
@@ -206,6 +210,7 @@ class Prompts:
         seen = getattr(self._local, "seen", None)
         return seen[0] if seen is not None and seen[3] == 1 else None
 
+    @eagerly
     def _after(self, module: Any, arguments: Any, options: Any, out: Any) -> None:
         if module is self._module():
             forward = self._forward_of(self, [*arguments, *options.values()])

@@ -4,15 +4,28 @@
 A cache is given K and V, and then attention() is called with tensors alone; it is asked for the
 size of a mask, and then mask() is called with numbers alone. Each thread remembers the forward that
 was given or asked something last, without keeping it alive.
+
+Under torch.compile all of this runs as it is, and only the model's other parts are compiled.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple, TypeVar
+
+import torch  # type: ignore[import-not-found, unused-ignore]
 
 _thread = threading.local()
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def eagerly(function: _Function) -> _Function:
+    """Keeps torch.compile out of a function."""
+    kept: Any = torch.compiler.disable(
+        function, reason="K and V are in Quire's blocks: their writes and attention are not "
+        "compiled, so fullgraph=True cannot be had")
+    return kept  # type: ignore[no-any-return, unused-ignore]
 
 
 def begin_waiting(forward: Any) -> None:

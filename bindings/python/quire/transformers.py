@@ -53,7 +53,7 @@ from .layer_masks import made, made_of, stand_in
 from .layer_prompts import prompts_of
 from .layer_shapes import layer_kinds, shape_of, state_layer
 from .layer_store import LayerStore
-from .layer_thread import asked_for_mask, mask_wanted, waiting_layer
+from .layer_thread import asked_for_mask, eagerly, mask_wanted, waiting_layer
 
 
 class _Returned:
@@ -114,6 +114,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
     def lazy_initialization(self, key_states: Any, value_states: Any) -> None:
         self.is_initialized = True
 
+    @eagerly
     def update(self, key_states: Any, value_states: Any, *arguments: Any,
                **options: Any) -> Tuple[Any, Any]:
         """Takes the new K and V; returns them alone if attention finds the old ones in the blocks.
@@ -124,12 +125,14 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
         keys._quire = values._quire = _Returned(self._forward, self._index, keys is key_states)
         return keys, values
 
+    @eagerly
     def get_mask_sizes(self, query_length: int) -> Tuple[int, int]:
         length = self.get_seq_length()
         asked_for_mask(self._forward, self._index)
         first = self._shape.first_column(length)
         return length - first + query_length, first
 
+    @eagerly
     def get_seq_length(self) -> int:
         self._forward.flush_last()
         return self._forward.length
@@ -290,6 +293,7 @@ class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
                 or _LAYERS.get(name, _Layer)(self.forward, i, i == first, states)
                 for i, (name, states) in enumerate(self._kinds)]
 
+    @eagerly
     def update(self, key_states: Any, value_states: Any, layer_idx: int, *arguments: Any,
                **options: Any) -> Tuple[Any, Any]:
         if not 0 <= layer_idx < len(self.layers):
@@ -398,6 +402,7 @@ def _eager(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Op
         module, query, key, value, mask, dropout=dropout, **given)
 
 
+@eagerly
 def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any,
               scaling: Optional[float] = None, dropout: float = 0.0,
               **options: Any) -> Tuple[Any, Any]:
@@ -466,6 +471,7 @@ def _real(mask: Any) -> Any:
     return mask if remembers is None or remembers.stands_for is None else remembers.make()
 
 
+@eagerly
 def mask(*arguments: Any, **options: Any) -> Any:
     """The mask that the model's eager attention would be given; attention() compares it with what
     the blocks' attention shows to each token. Where no layer needs it, a stand-in is returned."""
