@@ -75,8 +75,11 @@ def layer_kinds(config: Any) -> List[Tuple[str, int, int]]:
 
 
 def state_layer(name: str, states: int) -> Optional[Any]:
-    """transformers' own layer for states that are not K and V. None: the layer has K and V."""
+    """transformers' own layer for states that are not K and V, or for none at all. None: the layer
+    has K and V."""
     kind = cache_utils.DYNAMIC_LAYER_TYPE_MAPPING.get(name)
+    if name == "dummy" and kind is not None:
+        return kind()
     if kind is not cache_utils.LinearAttentionLayer:
         return None
     return kind(number_of_states=states or 1)

@@ -243,8 +243,11 @@ class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
             raise UnsupportedError("the model has no layer that keeps K and V")
         self.forward = LayerForward(
             LayerStore(device, shapes, blocks, block_tokens, dtype, max_query_tokens,
-                       shared=bool(getattr(text, "num_kv_shared_layers", 0)),
-                       linear_states=any(states for _, states in self._kinds) or any(plain),
+                       shared=bool(getattr(text, "num_kv_shared_layers", 0))
+                       or any(name == "dummy" for name, _ in self._kinds),
+                       linear_states=any(
+                           states or state and name != "dummy"
+                           for (name, states), state in zip(self._kinds, plain)),
                        pool_bytes=pool_bytes))
         if config is not model and not config.is_encoder_decoder:
             self.forward.store.prompts = prompts_of(model, _layer_counts(text), forward_among)
@@ -300,8 +303,8 @@ class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
             raise UnsupportedError(f"layer {layer_idx} is not in the config, which has "
                                    f"{len(self.layers)} layers with a cache")
         if not isinstance(self.layers[layer_idx], _Layer):
-            raise UnsupportedError(f"layer {layer_idx} keeps a linear state according to its "
-                                   "config, but gives K and V")
+            raise UnsupportedError(f"layer {layer_idx} keeps no K and V according to its config, "
+                                   "but gives some")
         return self.layers[layer_idx].update(  # type: ignore[no-any-return]
             key_states, value_states, *arguments, **options)
 
