@@ -10,6 +10,7 @@ Under torch.compile all of this runs as it is, and only the model's other parts 
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from typing import Any, Callable, Optional, Tuple, TypeVar
@@ -25,7 +26,15 @@ def eagerly(function: _Function) -> _Function:
     kept: Any = torch.compiler.disable(
         function, reason="K and V are in Quire's blocks: their writes and attention are not "
         "compiled, so fullgraph=True cannot be had")
-    return kept  # type: ignore[no-any-return, unused-ignore]
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **options: Any) -> Any:
+        # disable() costs each call some time outside of torch.compile too.
+        if torch.compiler.is_compiling():
+            return kept(*arguments, **options)
+        return function(*arguments, **options)
+
+    return called  # type: ignore[return-value, unused-ignore]
 
 
 def begin_waiting(forward: Any) -> None:
