@@ -7,7 +7,8 @@
 
 namespace sim {
 
-Chooser::Chooser(const World &world, uint64_t seed) : world_(world), rng_(mix(seed, 0xC4005E)) {
+Chooser::Chooser(const World &world, uint64_t seed)
+    : world_(world), rng_(mix(seed, 0xC4005E)), limit_rng_(mix(seed, 0x11317E)) {
     fail_percent_ = on(Feature::fail) ? rng_.range(1, 30) : 0;
     abort_percent_ = on(Feature::abort) ? rng_.range(1, 30) : 0;
     end_percent_ = rng_.range(2, 25);
@@ -16,6 +17,7 @@ Chooser::Chooser(const World &world, uint64_t seed) : world_(world), rng_(mix(se
     side_percent_ = rng_.range(10, 60);
     long_percent_ = rng_.range(5, 60);
     advance_percent_ = rng_.range(5, 60);
+    limit_percent_ = limit_rng_.range(10, 90);
 }
 
 Op &Chooser::push(OpKind kind, std::initializer_list<uint32_t> fields) {
@@ -167,7 +169,27 @@ void Chooser::make_item(const Sequence &seq) {
     const uint32_t bad = rng_.percent(bad_percent_) ? rng_.range(1, 10) : 0;
     if (count == 0 && seq.known() == seq.computed && rng_.percent(90)) return;
     const uint32_t bits = tree != 0 && on(Feature::bits) && rng_.percent(40);
-    push(OpKind::item, {seq.id, count, doc, max, drafts, ahead, tree, unknown, bad, bits});
+    Op &item =
+        push(OpKind::item, {seq.id, count, doc, max, drafts, ahead, tree, unknown, bad, bits});
+    if (on(Feature::limits)) limit_item(seq, item);
+}
+
+// Draws how much an item may find: mostly where it counts, for a sequence with nothing computed.
+void Chooser::limit_item(const Sequence &seq, Op &item) {
+    const uint32_t block = world_.config.block_tokens;
+    if (item.f[8] == 0 && limit_rng_.percent(bad_percent_)) item.f[8] = kBadReserved;
+    if (!limit_rng_.percent(seq.computed == 0 ? limit_percent_ : limit_percent_ / 4)) return;
+    const uint32_t pick = limit_rng_.below(100);
+    if (pick < 20)
+        item.f[10] = QUIRE_NO_HITS;
+    else if (pick < 30)
+        item.f[10] = limit_rng_.range(1, block);
+    else if (pick < 40)  // a limit like any other, and more than any sequence has
+        item.f[10] = QUIRE_NO_HITS - limit_rng_.range(1, 2 * block);
+    else if (pick < 60)
+        item.f[10] = block * limit_rng_.range(1, world_.config.max_tokens / block);
+    else
+        item.f[10] = limit_rng_.range(1, world_.config.max_tokens);
 }
 
 void Chooser::begin_step() {

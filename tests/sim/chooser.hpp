@@ -23,6 +23,7 @@ class Chooser {
     void make_sequence();
     void make_items(uint32_t most);
     void make_item(const Sequence &seq);
+    void limit_item(const Sequence &seq, Op &item);
     void begin_step();
     void finish_one();
     Op &push(OpKind kind, std::initializer_list<uint32_t> fields);
@@ -31,6 +32,7 @@ class Chooser {
 
     const World &world_;
     Rng rng_;
+    Rng limit_rng_;  // apart: without the feature a seed plays what it always did
     std::deque<Op> queue_;
     uint32_t next_seq_ = 1;
     uint32_t next_step_ = 1;
@@ -43,6 +45,7 @@ class Chooser {
     uint32_t side_percent_;
     uint32_t long_percent_;
     uint32_t advance_percent_;
+    uint32_t limit_percent_;
 };
 
 }  // namespace sim

@@ -17,12 +17,14 @@ constexpr const char *kConfigFields =
     "follower lag vocabulary documents swap_rate device shards cut";
 constexpr const char *kGroupFields = "kind window sink blocks";
 
-// Leaves some of what is allowed out, each with a chance of its own.
-FeatureSet draw_features(Rng &rng, FeatureSet allowed) {
+// Leaves some of what is allowed out, each with a chance of its own. `limits` came later and is
+// drawn apart, so that without it a seed is the run that it was.
+FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     FeatureSet set = allowed;
     const uint32_t out = rng.below(4) == 0 ? 0 : rng.range(5, 60);  // percent
-    for (uint32_t i = 0; i < static_cast<uint32_t>(Feature::count); ++i)
+    for (uint32_t i = 0; i < static_cast<uint32_t>(Feature::limits); ++i)
         if (rng.percent(out)) set.set(static_cast<Feature>(i), false);
+    if (Rng(mix(seed, 0x11317)).percent(30)) set.set(Feature::limits, false);
     return set;
 }
 
@@ -55,6 +57,12 @@ bool Config::cross() const {
 bool Config::exact() const {
     return std::all_of(groups.begin(), groups.end(), [](const GroupConfig &g) {
         return g.kind == QUIRE_GROUP_FULL || g.kind == QUIRE_GROUP_LATENT;
+    });
+}
+
+bool Config::windowless() const {
+    return std::none_of(groups.begin(), groups.end(), [](const GroupConfig &g) {
+        return g.kind == QUIRE_GROUP_WINDOW || g.kind == QUIRE_GROUP_CHUNKED;
     });
 }
 
@@ -96,7 +104,7 @@ Config draw_config(uint64_t seed, FeatureSet allowed) {
     Rng rng(mix(seed, 0xC0FF1C));
     Config config;
     config.seed = seed;
-    config.features = draw_features(rng, allowed);
+    config.features = draw_features(rng, allowed, seed);
     config.block_tokens = 1u << rng.below(4);
     const uint32_t groups = config.has(Feature::groups) ? rng.range(1, 3) : 1;
     for (uint32_t g = 0; g < groups; ++g)

@@ -50,6 +50,8 @@ struct Config {
     bool cross() const;
     // All groups are full or latent, so lengths are exact: nothing falls out of a window.
     bool exact() const;
+    // No group drops tokens: what is found has all that is before it.
+    bool windowless() const;
     // A group sees all tokens before: there a prefix is found only if all of it is published.
     bool sees_all() const;
     uint32_t pool_blocks() const;  // the smallest pool, without its null block

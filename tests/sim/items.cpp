@@ -7,20 +7,6 @@
 
 namespace sim {
 
-// What an item's `bad` field does to it.
-enum Bad : uint32_t {
-    kBadHandle = 1,
-    kBadTwice = 2,
-    kBadDrafts = 3,
-    kBadOffset = 4,
-    kBadLength = 5,
-    kBadMask = 6,
-    kBadParent = 7,
-    kBadRows = 8,
-    kBadWords = 9,
-    kBadCount = 10
-};
-
 namespace {
 
 // The tree as QUIRE_MASK_BITS: the first key is the first draft; bit j of row i: draft i sees draft
@@ -58,6 +44,7 @@ void World::build_item(Items &items, const Op &op) {
     plan.ahead = ahead;
     plan.max = max;
     plan.doc = doc;
+    plan.limit = op.f[10];
     const uint32_t root = seq.known() + count - plan.drafts;
     Rng rng(tree);
     std::vector<uint32_t> position(plan.drafts);
@@ -81,6 +68,7 @@ void World::build_item(Items &items, const Op &op) {
     item.max_compute = max;
     item.draft_count = plan.drafts;
     item.lookahead = ahead;
+    item.max_hit_tokens = op.f[10];
     for (uint32_t i = 0; i < count; ++i)
         items.tokens.push_back(plan.unknown[i] ? QUIRE_TOKEN_UNKNOWN : plan.tokens[i]);
     if (!plan.parents.empty()) {
@@ -109,6 +97,10 @@ void World::spoil_item(Items &items, const Op &op, quire_step_item &item, Sequen
             item.seq =
                 stale_.empty() ? seq.handle ^ 0x5A5A00000000ull : stale_[op.f[2] % stale_.size()];
             items.errors.push_back(QUIRE_E_STALE);
+            return;
+        case kBadReserved:
+            item.reserved0 = 1u << op.f[2] % 32;
+            items.errors.push_back(QUIRE_E_STRUCT);
             return;
         case kBadTwice:
             break;

@@ -17,9 +17,15 @@ struct PlannedItem {
     uint32_t max = 0;
     uint32_t doc = 0;
     uint32_t mask_rows = 0;
+    uint32_t limit = 0;  // quire_step_item.max_hit_tokens
     std::vector<uint32_t> tokens;
     std::vector<uint8_t> unknown;
     std::vector<uint32_t> parents;
+    // How many tokens it may find; any number if there is no limit.
+    uint32_t most_hits(uint32_t block_tokens) const {
+        if (limit == QUIRE_NO_HITS) return 0;
+        return limit == 0 ? ~0u : limit / block_tokens * block_tokens;
+    }
 };
 
 struct World::Items {
@@ -30,7 +36,8 @@ struct World::Items {
     std::vector<quire_status> errors;  // that the headers name for these items; empty: must succeed
     bool unsure = false;               // the headers do not say whether this is an error
     bool may_be_busy = false;          // a sequence's last step is unfinished on another queue
-    uint32_t probed = ~0u;             // hits that a probe promised the first item
+    uint32_t probed = ~0u;             // hits that a probe and its limit leave the first item
+    uint32_t probed_least = 0;         // and those that it is sure of, on the queue that wrote them
 };
 
 }  // namespace sim

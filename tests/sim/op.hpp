@@ -16,34 +16,34 @@
 
 namespace sim {
 
-constexpr uint32_t kMaxFields = 10;
+constexpr uint32_t kMaxFields = 11;
 
 // name, fields in the order of Op::f
-#define SIM_OPS(O)                                                   \
-    O(create, "seq ns adapter salt spans priority cross doc")        \
-    O(end, "seq drop_prefix")                                        \
-    O(fork, "seq count child")                                       \
-    O(truncate, "seq count")                                         \
-    O(accept, "seq count")                                           \
-    O(accept_path, "seq pick bad")                                   \
-    O(set_tokens, "seq from count bad")                              \
-    O(item, "seq tokens doc max drafts ahead tree unknown bad mask") \
-    O(begin, "step queue preempt how")                               \
-    O(add, "bad")                                                    \
-    O(drop, "seq capacity")                                          \
-    O(preempt, "seq how")                                            \
-    O(abort, "")                                                     \
-    O(commit, "batch")                                               \
-    O(finish, "step failed")                                         \
-    O(ns_create, "ns key quota")                                     \
-    O(ns_destroy, "ns")                                              \
-    O(reset, "")                                                     \
-    O(migrate, "blocks host room")                                   \
-    O(probe, "seq doc tokens")                                       \
-    O(refuse, "what kind seq")                                       \
-    O(batch, "batch rows blocks tokens context masks")               \
-    O(advance, "queue count")                                        \
-    O(audit, "")                                                     \
+#define SIM_OPS(O)                                                         \
+    O(create, "seq ns adapter salt spans priority cross doc")              \
+    O(end, "seq drop_prefix")                                              \
+    O(fork, "seq count child")                                             \
+    O(truncate, "seq count")                                               \
+    O(accept, "seq count")                                                 \
+    O(accept_path, "seq pick bad")                                         \
+    O(set_tokens, "seq from count bad")                                    \
+    O(item, "seq tokens doc max drafts ahead tree unknown bad mask limit") \
+    O(begin, "step queue preempt how")                                     \
+    O(add, "bad")                                                          \
+    O(drop, "seq capacity")                                                \
+    O(preempt, "seq how")                                                  \
+    O(abort, "")                                                           \
+    O(commit, "batch")                                                     \
+    O(finish, "step failed")                                               \
+    O(ns_create, "ns key quota")                                           \
+    O(ns_destroy, "ns")                                                    \
+    O(reset, "")                                                           \
+    O(migrate, "blocks host room")                                         \
+    O(probe, "seq doc tokens")                                             \
+    O(refuse, "what kind seq")                                             \
+    O(batch, "batch rows blocks tokens context masks")                     \
+    O(advance, "queue count")                                              \
+    O(audit, "")                                                           \
     O(check, "")
 
 enum class OpKind : uint8_t {
@@ -51,6 +51,21 @@ enum class OpKind : uint8_t {
     SIM_OPS(SIM_OP)
 #undef SIM_OP
         count
+};
+
+// What an item's `bad` field does to it.
+enum Bad : uint32_t {
+    kBadHandle = 1,
+    kBadTwice = 2,
+    kBadDrafts = 3,
+    kBadOffset = 4,
+    kBadLength = 5,
+    kBadMask = 6,
+    kBadParent = 7,
+    kBadRows = 8,
+    kBadWords = 9,
+    kBadCount = 10,
+    kBadReserved = 11
 };
 
 struct Op {

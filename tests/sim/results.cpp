@@ -147,12 +147,15 @@ void World::check_run(const Items &items, size_t index, const Sequence &seq, uin
     if (result.hit_tokens != 0 &&
         (seq.cross_tokens != 0 || (config.flags & QUIRE_CACHE_NO_PREFIX) != 0))
         fail("hits", "sequence %u finds %u tokens, and may find none", seq.id, result.hit_tokens);
+    if (result.hit_tokens > plan.most_hits(config.block_tokens))
+        fail("hit-limit", "sequence %u finds %u tokens; its item's limit is %u", seq.id,
+             result.hit_tokens, plan.limit);
     // A probe speaks of the queue that wrote; drafts are never found, a preemption may evict.
     if (index == 0 && items.probed != ~0u && open->rows.empty() && open->preemptions == 0 &&
         (result.hit_tokens > items.probed ||
-         (config.queues == 1 && plan.drafts == 0 && result.hit_tokens < items.probed)))
-        fail("probe-hit", "sequence %u: a probe found %u tokens, and the step %u", seq.id,
-             items.probed, result.hit_tokens);
+         (config.queues == 1 && plan.drafts == 0 && result.hit_tokens < items.probed_least)))
+        fail("probe-hit", "sequence %u: by a probe and the limit %u, %u to %u tokens; the step %u",
+             seq.id, plan.limit, items.probed_least, items.probed, result.hit_tokens);
     if (result.first_position > seq.computed + result.hit_tokens ||
         (config.exact() && result.first_position != seq.computed + result.hit_tokens))
         fail("first-position", "sequence %u: first position %u; %u computed and %u hits", seq.id,
@@ -183,6 +186,15 @@ uint32_t World::gave_back(const Sequence &seq) {
     return had > has ? had - has : 0;
 }
 
+// `seq` has computed what it had before the item.
+void World::count_limit(const PlannedItem &plan, const Sequence &seq, uint32_t hits) {
+    if (plan.limit == 0) return;
+    ++tally_->limits;
+    tally_->limits_reached += hits != 0 && hits == plan.most_hits(config.block_tokens);
+    tally_->limits_ignored += seq.computed != 0;
+    tally_->limits_of_swapped += seq.computed != 0 && seq.swapped;
+}
+
 void World::take_run(Items &items, size_t index) {
     const quire_step_result &result = items.results[index];
     const PlannedItem &plan = items.planned[index];
@@ -200,6 +212,7 @@ void World::take_run(Items &items, size_t index) {
     for (size_t i = 0; i < plan.tokens.size() - plan.drafts; ++i)
         seq.append(plan.tokens[i], plan.unknown[i] != 0);
     check_run(items, index, seq, total);
+    count_limit(plan, seq, result.hit_tokens);
     const uint32_t root = seq.known();
     for (uint32_t d = 0; d < plan.drafts; ++d) {
         const size_t t = plan.tokens.size() - plan.drafts + d;

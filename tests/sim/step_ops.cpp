@@ -16,16 +16,34 @@ bool among(quire_status status, const std::vector<quire_status> &list) {
 
 }  // namespace
 
-// What the first item would find, by quire_prefix_probe.
+// What the first item would find, by quire_prefix_probe and its limit. Where a group has a window,
+// the blocks before the limit may have left it: then it is what a probe finds of no more tokens
+// than the limit and one to compute (README.md, question 17).
 void World::probe_first(Items &items) {
     const PlannedItem &plan = items.planned[0];
     const Sequence &seq = *find(plan.seq);
+    const uint32_t most = plan.most_hits(config.block_tokens);
     std::vector<uint32_t> tokens;
     for (size_t i = 0; i < plan.tokens.size(); ++i)
         tokens.push_back(plan.unknown[i] ? QUIRE_TOKEN_UNKNOWN : plan.tokens[i]);
     expect(q_->prefix_probe(cache_, seq.handle, tokens.data(), static_cast<uint32_t>(tokens.size()),
                             &items.probed, &error_),
            {QUIRE_OK}, "quire_prefix_probe");
+    items.probed_least = items.probed;
+    if (items.probed <= most) return;
+    ++tally_->limits_probed;
+    items.probed = items.probed_least = most;
+    if (config.windowless()) return;
+    if (seq.known() > most) {
+        items.probed_least = 0;
+        return;
+    }
+    ++tally_->limits_in_windows;
+    // One token is always left to compute.
+    expect(q_->prefix_probe(cache_, seq.handle, tokens.data(), most + 1 - seq.known(),
+                            &items.probed, &error_),
+           {QUIRE_OK}, "quire_prefix_probe");
+    items.probed_least = items.probed;
 }
 
 // Blocks that a new item can have at most, where nothing unfinished holds any; else 0.

@@ -23,7 +23,9 @@ namespace sim {
     T(slot_accesses) T(lost_more) T(lost_to_zeros) T(lookahead_lost) T(foreign_equal) \
     T(tolerated) T(noise_slots) T(device_works) T(short_of_nodes) \
     T(drops_probed) T(shared_in_place) T(device_seeds) T(shard_seeds) T(broken_steps) \
-    T(quotas_beside) T(late_unpublished) T(given_up) T(given_up_published) T(given_up_unsure)
+    T(quotas_beside) T(late_unpublished) T(given_up) T(given_up_published) T(given_up_unsure) \
+    T(limits) T(limits_reached) T(limits_ignored) T(limits_of_swapped) T(limits_probed) \
+    T(limits_in_windows)
 // clang-format on
 
 struct Tally {

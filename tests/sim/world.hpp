@@ -32,6 +32,7 @@ namespace sim {
 class Device;
 class Follower;
 struct Kernel;
+struct PlannedItem;
 struct ViewCursor;
 
 struct Namespace {
@@ -169,6 +170,7 @@ class World {
     // results.cpp
     void take_results(Items &items, uint64_t room_before);
     void check_run(const Items &items, size_t index, const Sequence &seq, uint32_t total);
+    void count_limit(const PlannedItem &plan, const Sequence &seq, uint32_t hits);
     void take_run(Items &items, size_t index);
     void take_wait(Items &items, size_t index, uint64_t room_before);
     void take_preemptions();
