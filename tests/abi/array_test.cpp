@@ -3,6 +3,9 @@
 // Arrays of headless elements with the strides of newer versions, right before a guard page; and
 // undefined values of numbers that have a fixed set of meanings.
 
+#include <algorithm>
+#include <cstring>
+
 #include "guarded.hpp"
 #include "objects.hpp"
 #include "tests/unit/manager.hpp"
@@ -13,14 +16,18 @@ using namespace quire::test;
 
 constexpr uint32_t kCount = 3;
 
-// An input array: `call` receives the array and its stride.
+// An input array: `call` receives the array and its stride. first_size: of the first version.
 template <typename T, typename Set, typename Call>
-void expect_read_within(const char *what, Set &&set, Call &&call) {
+void expect_read_within(const char *what, uint32_t first_size, Set &&set, Call &&call) {
     for (uint32_t stride :
-         {uint32_t{sizeof(T)}, uint32_t{sizeof(T)} + 8, uint32_t{sizeof(T)} + 64}) {
+         {first_size, uint32_t{sizeof(T)}, uint32_t{sizeof(T)} + 8, uint32_t{sizeof(T)} + 64}) {
         Guarded array(kCount * stride);
-        auto at = [&](uint32_t i) { return reinterpret_cast<T *>(array.data() + i * stride); };
-        for (uint32_t i = 0; i < kCount; ++i) set(at(i), i);
+        for (uint32_t i = 0; i < kCount; ++i) {
+            T element{};
+            set(&element, i);
+            std::memcpy(array.data() + i * stride, &element,
+                        std::min<uint64_t>(stride, sizeof element));
+        }
         EXPECT_EQ(call(array.as<T>(), stride), QUIRE_OK) << what << " of stride " << stride;
         for (uint32_t i = sizeof(T); i < stride; ++i) {
             for (uint32_t element = 0; element < kCount; ++element) {
@@ -30,7 +37,7 @@ void expect_read_within(const char *what, Set &&set, Call &&call) {
                 *byte = 0;
             }
         }
-        for (uint32_t wrong : {0u, 8u, uint32_t{sizeof(T)} - 8, uint32_t{sizeof(T)} + 1}) {
+        for (uint32_t wrong : {0u, 8u, first_size - 8, uint32_t{sizeof(T)} + 1}) {
             EXPECT_EQ(call(array.as<T>(), wrong), QUIRE_E_ARG) << what << " of stride " << wrong;
         }
     }
@@ -58,7 +65,7 @@ void expect_written_within(const char *what, Call &&call) {
 TEST(Array, keys_are_read_within_their_stride) {
     Manager m;
     auto set = [](quire_key *key, uint32_t) { *key = {QUIRE_KEY_SALT, 1, "s", 0, 0}; };
-    expect_read_within<quire_key>("keys", set, [&](const quire_key *keys, uint32_t stride) {
+    expect_read_within<quire_key>("keys", 24, set, [&](const quire_key *keys, uint32_t stride) {
         auto desc = described<quire_seq_desc>();
         desc.keys = keys;
         desc.key_count = kCount;
@@ -77,7 +84,7 @@ TEST(Array, spans_are_read_within_their_stride) {
     quire_token names[kCount] = {7, 8, 9};
     auto set = [&](quire_token_span *span, uint32_t i) { *span = {seq, i, i, 1, 0}; };
     expect_read_within<quire_token_span>(
-        "spans", set, [&](const quire_token_span *spans, uint32_t stride) {
+        "spans", 24, set, [&](const quire_token_span *spans, uint32_t stride) {
             // Named tokens cannot be named again, so each call gets a sequence with unknown ones.
             m.api().seq_truncate(m.cache(), seq, 0, nullptr);
             m.compute(seq, unknown);
@@ -104,7 +111,7 @@ TEST(Array, items_are_read_and_results_written_within_their_strides) {
         item->token_count = 1;
     };
     quire_step_result results[kCount];
-    expect_read_within<quire_step_item>("items", set,
+    expect_read_within<quire_step_item>("items", 40, set,
                                         [&](const quire_step_item *items, uint32_t stride) {
                                             return add(items, stride, results, sizeof results[0]);
                                         });
