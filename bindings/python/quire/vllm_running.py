@@ -36,21 +36,6 @@ class Running:
     bad       blocks from this one on must not be found any more; None: all may be
     bad_end   and those from this one on were not cached anyway
 
-    last_entry  with an index: the number of its last named block, -1 if that is not cached; None:
-                none is named yet
-
-    With a window: only those that no rejected draft can take back, because a step
-              releases what its first token does not see
-    named     how many of these, from the first on, it knows by their ids: full blocks, which are
-              cached
-    due       how many it may know by their ids: named when something asks for it
-    keyed     tokens whose places the sequence's keys cover
-    mark      a request that reaches this many tokens has another full block to be named
-    keys      what its content depends on besides its tokens
-    scale     how many of vLLM's hashes there are per block: the last one is the block's
-    bad       blocks from this one on must not be found any more; None: all may be
-    bad_end   and those from this one on were not cached anyway
-
     With an index, see vllm_index.py:
     walked      how many of its first blocks were published, or are cached in others: its twins
     fresh       the most that `walked` ever was
