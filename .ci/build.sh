@@ -21,7 +21,8 @@ release) options=(-Dbuildtype=release -Dlibdir=lib) ;;
 sanitize) options=("${watched[@]}" -Db_sanitize=address,undefined -Dwerror=false
     -Dbenchmarks=disabled -Dtest_limits=true) ;;
 threads) options=("${watched[@]}" -Db_sanitize=thread -Dwerror=false -Dbenchmarks=disabled) ;;
-*) fail "there is no build called '$kind': release, sanitize or threads" ;;
+coverage) options=(-Dbuildtype=release -Dlibdir=lib -Dcoverage=true) ;;
+*) fail "there is no build called '$kind': release, sanitize, threads or coverage" ;;
 esac
 
 # Meson puts ccache before the compilers where it is installed. Checkouts share compiled objects:

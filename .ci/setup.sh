@@ -5,6 +5,7 @@
 # quick if they are there. A part that is not set up is not built, and the tests' summary names it.
 #
 #   setup.sh ccache      ccache by apt: all checkouts on this machine then share compiled objects
+#   setup.sh coverage    gcovr, into .env
 #   setup.sh cuda        nvcc into .env, unless a CUDA toolkit is installed
 #   setup.sh hip         hipcc by apt
 #   setup.sh go          Go by apt, if there is none
@@ -34,6 +35,7 @@ by_apt() { # PACKAGE COMMAND ADVICE
 set_up() { # PART
     case $1 in
     ccache) by_apt ccache ccache "install ccache, so that it is on the PATH" ;;
+    coverage) into_env coverage tests/coverage/requirements.txt ;;
     python) into_env python bindings/python/requirements.txt ;;
     cuda)
         command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] ||
