@@ -147,4 +147,58 @@ TEST_F(HeldFollower, on_the_same_queue_needs_no_fence) {
     EXPECT_TRUE(second_has_run());  // none of its work waits for the gate
 }
 
+// A leader with memory whose first queue is held. The `order` of the log of a step on its second
+// queue, whose sequence is the one that the first queue's step runs, or another.
+uint32_t order_beside_a_held_step(bool same_sequence) {
+    Rank leader(std::vector<Range>(1), QUIRE_CACHE_LOG);
+    const quire_api &api = leader.api;
+    quire_queue *second = nullptr;
+    quire_fence *gate = nullptr;
+    leader.must(api.queue_create(leader.devices[0], nullptr, &second, &leader.error));
+    leader.must(api.fence_create(leader.devices[0], 0, &gate, &leader.error));
+    leader.must(api.queue_after(leader.queues[0], gate, 1, &leader.error));
+    quire_seq seqs[2] = {};
+    auto seq_desc = described<quire_seq_desc>();
+    for (quire_seq &seq : seqs)
+        leader.must(api.seq_create(leader.cache, &seq_desc, &seq, &leader.error));
+    auto run = [&](quire_queue *queue, quire_seq seq) {
+        auto desc = described<quire_step_desc>();
+        desc.queues = &queue;
+        desc.queue_count = 1;
+        quire_step_item item{};
+        item.seq = seq;
+        item.token_count = 1;
+        const uint32_t token = 5;
+        quire_step_result result{};
+        quire_step step = 0;
+        leader.must(api.step_begin(leader.cache, &desc, &item, 1, sizeof item, &token, 1, &result,
+                                   sizeof result, &step, &leader.error));
+        leader.must(api.step_commit(leader.cache, step, nullptr, &leader.error));
+        std::vector<uint8_t> log(1 << 12);
+        uint64_t size = 0;
+        leader.must(api.step_log(leader.cache, step, log.data(), log.size(), &size, &leader.error));
+        leader.must(api.step_finish(leader.cache, step, nullptr, QUIRE_STEP_OK, &leader.error));
+        uint32_t order = 0;
+        std::memcpy(&order, &log[56], sizeof order);  // docs/follower-log.md, "Header"
+        return order;
+    };
+    EXPECT_EQ(run(leader.queues[0], seqs[0]), 0u);
+    uint32_t order = run(second, seqs[same_sequence ? 0 : 1]);
+    leader.must(api.fence_signal(gate, 1, &leader.error));
+    leader.must(api.queue_sync(leader.queues[0], &leader.error));
+    leader.must(api.queue_sync(second, &leader.error));
+    EXPECT_EQ(api.batch_destroy(leader.batch, &leader.error), QUIRE_OK);  // sees fences
+    leader.batch = nullptr;
+    EXPECT_EQ(api.cache_destroy(leader.cache, &leader.error), QUIRE_OK) << leader.error.message;
+    leader.cache = nullptr;
+    EXPECT_EQ(api.queue_destroy(second, &leader.error), QUIRE_OK) << leader.error.message;
+    EXPECT_EQ(api.fence_destroy(gate, &leader.error), QUIRE_OK);
+    return order;
+}
+
+TEST(LeaderLog, orders_a_step_that_the_leaders_queue_waits_for) {
+    EXPECT_EQ(order_beside_a_held_step(true), 1u);
+    EXPECT_EQ(order_beside_a_held_step(false), 0u);
+}
+
 }  // namespace

@@ -25,7 +25,8 @@ std::vector<float> draw(uint32_t kind, uint32_t first, uint32_t count, uint32_t 
 
 class LatentRanks {
  public:
-    explicit LatentRanks(uint32_t count) : heads_(kHeads / count) {
+    explicit LatentRanks(uint32_t count, uint32_t dtype = 0, uint32_t flags = 0)
+        : heads_(kHeads / count), dtype_(dtype), flags_(flags) {
         error_.struct_size = sizeof error_;
         auto host = described<quire_instance_desc>();
         must(api_.instance_create(&host, &instance_, &error_));
@@ -67,6 +68,18 @@ class LatentRanks {
         return all;
     }
 
+    // The one layer's numbers: K's and V's.
+    std::vector<float> measured() {
+        std::vector<unsigned char> bytes(1 << 10);
+        uint64_t size = 0;
+        must(api_.cache_save_calibration_wait(cache_, bytes.data(), bytes.size(), &size, UINT64_MAX,
+                                              &error_));
+        auto layer = described<quire_calibration_layer>();
+        std::vector<float> amax(2);
+        must(api_.calibration_get_layer(bytes.data(), size, 0, &layer, amax.data(), 2, &error_));
+        return amax;
+    }
+
     uint64_t pool_bytes(uint32_t shard) {
         auto info = described<quire_pool_info>();
         must(api_.cache_get_pool(cache_, 0, shard, &info, &error_));
@@ -82,6 +95,7 @@ class LatentRanks {
         group.layer_count = group.kv_heads = 1;
         group.k_head_dim = kRow;
         group.v_head_dim = kLatent;
+        group.k_dtype = dtype_;
         std::vector<quire_shard_desc> shards;
         for (quire_device *device : devices_) {
             shards.push_back(described<quire_shard_desc>());
@@ -96,6 +110,7 @@ class LatentRanks {
         desc.group_stride = sizeof group;
         desc.block_tokens = 4;
         desc.blocks = 16;
+        desc.flags = flags_;
         must(api_.cache_create(instance_, &desc, &cache_, &error_));
     }
 
@@ -164,6 +179,7 @@ class LatentRanks {
 
     const quire_api &api_ = library();
     uint32_t heads_;  // query heads of a shard
+    uint32_t dtype_, flags_;
     quire_error error_{};
     quire_instance *instance_ = nullptr;
     std::vector<quire_device *> devices_;
@@ -182,6 +198,16 @@ TEST(LatentShards, hold_the_whole_row_and_give_the_bits_of_one_device) {
     EXPECT_EQ(four.run(), expected);
     for (uint32_t shard = 0; shard < 4; ++shard) {
         EXPECT_EQ(four.pool_bytes(shard), one.pool_bytes(0));
+    }
+}
+
+TEST(LatentShards, measure_one_row_so_that_v_has_the_number_of_k) {
+    for (uint32_t count : {1u, 2u}) {
+        LatentRanks ranks(count, QUIRE_DTYPE_F32, QUIRE_CACHE_CALIBRATE);
+        ranks.run();
+        std::vector<float> amax = ranks.measured();
+        EXPECT_GT(amax[0], 0.0f);
+        EXPECT_EQ(amax[1], amax[0]);
     }
 }
 

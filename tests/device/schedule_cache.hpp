@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// schedule_cache: a cache of any groups and attention options on the cpu backend that launches
-// whole steps and returns their outputs as bytes.
+// schedule_cache: a cache of any groups and attention options on the cpu backend, behind `strict`,
+// that launches whole steps and returns their outputs as bytes.
 //
 // Layer g is the one layer of group g. Q, K and V are functions of token, position, layer, head and
 // element, so that recomputing a token, in any sequence and any number of times, writes the same
@@ -11,8 +11,10 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <string>
 
 #include "cpu_cache.hpp"
+#include "tests/place.hpp"
 
 namespace quire::test {
 
@@ -58,6 +60,9 @@ class ScheduleCache {
         error.struct_size = sizeof error;
         auto instance_desc = described<quire_instance_desc>();
         must(api.instance_create(&instance_desc, &instance_, &error));
+        uint32_t index = 0;
+        must(
+            api.backend_load(instance_, quire::tests::place(QUIRE_STRICT).c_str(), &index, &error));
         device_ = open_device(threads);
         must(api.queue_create(device_, nullptr, &queue, &error));
         create_cache(blocks, host_bytes);
@@ -164,7 +169,7 @@ class ScheduleCache {
 
     quire_device *open_device(uint32_t threads) {
         auto desc = described<quire_device_desc>();
-        desc.backend = "cpu";
+        desc.backend = "strict";
         desc.threads = threads;
         quire_device *device = nullptr;
         must(api.device_open(instance_, &desc, &device, &error));

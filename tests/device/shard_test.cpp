@@ -68,15 +68,18 @@ TEST(Shards, a_group_with_fewer_heads_holds_its_share_rounded_outwards) {
     for (uint32_t s = 0; s < 3; ++s) EXPECT_EQ(c.pool(2, s).head_count, 1u);
 }
 
-TEST(Shards, bytes_are_a_shards_and_the_smallest_count_wins) {
-    ShardedCache c(kLayers);
+// A cache whose pools are to take what 100 blocks of its smaller shard do. It has as many blocks as
+// the larger shard pays for.
+void expect_the_smallest_count(const std::vector<Range> &ranges) {
+    ShardedCache c(ranges);
     uint64_t block_bytes[2] = {};
     for (uint32_t s = 0; s < 2; ++s) {
         for (uint32_t g = 0; g < 3; ++g) {
             block_bytes[s] += static_cast<uint64_t>(c.pool(g, s).block_stride);
         }
     }
-    ASSERT_GT(block_bytes[1], block_bytes[0]);
+    auto [smaller, larger] = std::minmax(block_bytes[0], block_bytes[1]);
+    ASSERT_GT(larger, smaller);
     c.must(c.api.batch_destroy(c.batch, &c.error));
     c.must(c.api.cache_destroy(c.cache, &c.error));
     c.batch = nullptr;
@@ -84,8 +87,8 @@ TEST(Shards, bytes_are_a_shards_and_the_smallest_count_wins) {
     std::vector<quire_shard_desc> shards(2, described<quire_shard_desc>());
     for (uint32_t s = 0; s < 2; ++s) {
         shards[s].device = c.devices[s];
-        shards[s].layer_begin = kLayers[s].layer_begin;
-        shards[s].layer_count = kLayers[s].layer_count;
+        shards[s].layer_begin = ranges[s].layer_begin;
+        shards[s].layer_count = ranges[s].layer_count;
     }
     auto desc = described<quire_cache_desc>();
     desc.groups = groups.data();
@@ -95,12 +98,17 @@ TEST(Shards, bytes_are_a_shards_and_the_smallest_count_wins) {
     desc.shard_count = 2;
     desc.shard_stride = sizeof shards[0];
     desc.block_tokens = 4;
-    desc.pool_bytes = 100 * block_bytes[0];
-    desc.host_bytes = 10 * block_bytes[0];
+    desc.pool_bytes = 100 * smaller;
+    desc.host_bytes = 10 * smaller;
     c.must(c.api.cache_create(c.instance, &desc, &c.cache, &c.error));
-    EXPECT_EQ(c.pool(0, 0).blocks, 100 * block_bytes[0] / block_bytes[1]);
+    EXPECT_EQ(c.pool(0, 0).blocks, 100 * smaller / larger);
     EXPECT_EQ(c.pool(0, 1).blocks, c.pool(0, 0).blocks);
-    EXPECT_EQ(c.pool(0, 0).host_blocks, 10 * block_bytes[0] / block_bytes[1] + 1);
+    EXPECT_EQ(c.pool(0, 0).host_blocks, 10 * smaller / larger + 1);
+}
+
+TEST(Shards, bytes_are_a_shards_and_the_smallest_count_wins) {
+    expect_the_smallest_count(kLayers);
+    expect_the_smallest_count({kLayers[1], kLayers[0]});
 }
 
 // The message for a description that must be refused.

@@ -90,6 +90,27 @@ struct Pool : testing::Test {
     }
     size_t stride() const { return static_cast<size_t>(pool.block_stride); }
 
+    // Moves the cache to another device, whose pool has as many blocks.
+    void migrate() {
+        quire_device *target = nullptr;
+        auto device = described<quire_device_desc>();
+        device.backend = "cpu";
+        cpu.must(cpu.api.device_open(cpu.instance, &device, &target, &cpu.error));
+        auto shard = described<quire_shard_desc>();
+        shard.device = target;
+        auto desc = described<quire_migrate_desc>();
+        desc.shards = &shard;
+        desc.shard_count = 1;
+        desc.shard_stride = sizeof shard;
+        auto info = described<quire_migrate_info>();
+        cpu.must(cpu.api.cache_migrate(cpu.cache, &desc, &info, &cpu.error));
+        cpu.must(cpu.api.queue_destroy(queue, &cpu.error));
+        cpu.must(cpu.api.device_close(cpu.device, &cpu.error));
+        cpu.device = target;
+        cpu.must(cpu.api.queue_create(cpu.device, nullptr, &queue, &cpu.error));
+        cpu.must(cpu.api.cache_get_pool(cpu.cache, 0, 0, &pool, &cpu.error));
+    }
+
     // A sequence of the default namespace writes every block and ends.
     void fill_by_a_tenant() {
         quire_seq seq = sequence(0);
@@ -122,6 +143,23 @@ TEST_F(Zeroing, second_tenants_blocks_are_zeros_before_it_writes) {
     fill_by_a_tenant();
     quire_seq seq = sequence(other);
     quire_step step = commit(seq, 50);
+    EXPECT_EQ(count(seq, 0), 4 * stride());
+    finish(step);
+    end(seq);
+}
+
+// The second tenant's blocks were zeroed just before the cache moved. That counts for no one who
+// gets them afterwards.
+TEST_F(Zeroing, blocks_are_zeroed_for_the_next_tenant_after_a_migration_too) {
+    fill_by_a_tenant();
+    quire_seq seq = sequence(other);
+    quire_step step = commit(seq, 64);
+    write(seq);
+    finish(step);
+    end(seq);
+    migrate();
+    seq = sequence(0);
+    step = commit(seq, 64);
     EXPECT_EQ(count(seq, 0), 4 * stride());
     finish(step);
     end(seq);

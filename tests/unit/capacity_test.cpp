@@ -23,6 +23,20 @@ TEST(Capacity, twelve_short_sequences_fit_where_contiguous_reservation_fits_two)
     EXPECT_EQ(m.stats().blocks_free, 0u);
 }
 
+uint64_t pool_tokens_of(const std::vector<GroupOptions> &groups) {
+    Manager m({.groups = groups});
+    auto info = described<quire_cache_info>();
+    EXPECT_EQ(m.api().cache_get_info(m.cache(), &info, m.error()), QUIRE_OK);
+    return info.pool_tokens;
+}
+
+TEST(Capacity, pool_tokens_are_those_of_full_attention_where_there_is_any) {
+    // Four tokens per block.
+    EXPECT_EQ(pool_tokens_of({{.blocks = 20}, {.window = 8, .blocks = 5}}), 80u);
+    EXPECT_EQ(pool_tokens_of({{.blocks = 20}, {.blocks = 30}, {.window = 8, .blocks = 5}}), 80u);
+    EXPECT_EQ(pool_tokens_of({{.window = 8, .blocks = 9}, {.window = 12, .blocks = 7}}), 28u);
+}
+
 TEST(Capacity, blocks_of_a_fragmented_pool_gather_back_in_logical_order) {
     Manager m({.blocks = 16, .flags = QUIRE_CACHE_NO_PREFIX});
     std::vector<quire_seq> small;
