@@ -29,6 +29,7 @@ from typing import Any, List, Optional, Tuple, Union
 from . import vllm_release
 from .errors import UnsupportedError
 from .instance import Instance
+from .vllm_admission import Admission
 from .vllm_blocks import KVCacheBlock as KVCacheBlock, KVCacheBlocks as KVCacheBlocks
 from .vllm_books import Books
 from .vllm_events import Events
@@ -101,6 +102,7 @@ class KVCacheManager:
         self._table = Table(self._books, self._pool.blocks, max(0, num_prefill_lookahead - 1),
                             num_hash_lookahead_tokens, spec.block_size // hash_size)
         self._pool.serve(self._table)
+        self._admission = Admission(self._table)
         self._running = self._table.running
         self._zeroes = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
         group = GroupManager(spec.spec, spec.block_size, self._pool, self._zeroes, use_eagle)
@@ -247,12 +249,7 @@ class KVCacheManager:
             return self._table.grow(running, verified, need, 0, cached, spare)
         if need <= 0:
             return []
-        running = self._table.admit(request)
-        try:
-            return self._table.grow(running, verified, need, found, cached, spare)
-        finally:
-            if request.request_id not in self._running:
-                self._books.end(running.sequence)
+        return self._admission.start(request, verified, need, found, cached, spare)
 
     def _load(self, request: Any, loaded: int, target: int, need: int, found: int, cached: int,
               spare: int) -> Optional[List[KVCacheBlock]]:

@@ -29,6 +29,7 @@ _MAX_REQUESTS = 1 << 16
 _TOKENS = ffi.typeof("quire_token[]")
 Tokens = Any  # an array of token ids
 _EVENTS_READ = 512  # per call
+_ITEM_BYTES, _RESULT_BYTES = ITEM.itemsize, RESULT.itemsize
 _DROP_PREFIX = 1    # QUIRE_END_DROP_PREFIX
 
 
@@ -85,7 +86,7 @@ class Books:
 
     def _do(self, function: Any, *arguments: Any) -> None:
         """Calls the library: Library.call, without what several threads and other objects need."""
-        status = function(self.cache._pointer, *arguments, self._error)
+        status = function(self.cache._owned or self.cache._pointer, *arguments, self._error)
         if status < 0:
             self._library.fail(status, self._error)
 
@@ -217,8 +218,8 @@ class Books:
         item = self._item
         item.seq, item.token_count, item.lookahead = sequence, len(tokens), lookahead
         pointer = ffi.from_buffer(_TOKENS, tokens) if len(tokens) else ffi.NULL
-        self._do(self._api.step_begin, self._desc, item, 1, ITEM.itemsize, pointer,
-                   len(tokens), self._result, RESULT.itemsize, self._handle)
+        self._do(self._api.step_begin, self._desc, item, 1, _ITEM_BYTES, pointer,
+                 len(tokens), self._result, _RESULT_BYTES, self._handle)
         return self._result
 
     @property
@@ -232,8 +233,9 @@ class Books:
 
     def close_step(self) -> None:
         """Commits the open step and finishes it."""
-        self._do(self._api.step_commit, self._handle[0], ffi.NULL)
-        self._do(self._api.step_finish, self._handle[0], ffi.NULL, 0)
+        step = self._handle[0]
+        self._do(self._api.step_commit, step, ffi.NULL)
+        self._do(self._api.step_finish, step, ffi.NULL, 0)
 
     def extend(self, sequences: List[int]) -> bool:
         """Adds a block of unknown tokens to each sequence in one step. False: there are too few

@@ -23,6 +23,8 @@ from . import elements
 from .errors import ArgumentError
 from .sequence import Key, KeyType
 
+_NARROW = np.dtype(elements.TOKEN)
+_largest = np.maximum.reduce  # max without the wrapper
 _MOST_KEYS = 60   # of the library's 64: the others are for the salt and the adapter
 _MOST_BYTES = 64  # a longer content of a key is replaced by its SHA-256
 
@@ -56,10 +58,10 @@ def tokens(values: Any) -> Tuple["np.ndarray[Any, Any]", Optional["np.ndarray[An
         numbers = values
     else:
         try:
-            numbers = np.frombuffer(array.array("I", values), elements.TOKEN)
+            numbers = np.frombuffer(array.array("I", values), _NARROW)
         except (OverflowError, TypeError, ValueError):
             numbers = None
-    if numbers is not None and (len(numbers) == 0 or numbers.max() != elements.UNKNOWN):
+    if numbers is not None and (len(numbers) == 0 or _largest(numbers) != elements.UNKNOWN):
         return numbers, None
     wide = _wide(values)
     strange = (wide < 0) | (wide >= elements.UNKNOWN)

@@ -71,7 +71,8 @@ class Table:
                 drops_last: bool) -> Tuple[int, List[int]]:
         """How many of a request's first tokens are found, at most `most` and never the last one,
         and in which blocks; with drops_last without the last block."""
-        self.name_due()
+        if self._due:
+            self.name_due()
         tokens, keys = self.content.of(request)
         if self.lookahead:
             tokens = np.append(tokens, np.uint32(UNKNOWN))
