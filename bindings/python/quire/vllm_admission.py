@@ -14,7 +14,6 @@ import numpy as np
 
 from . import elements
 from .elements import UNKNOWN
-from .step import RUN
 from .vllm_blocks import KVCacheBlock
 from .vllm_running import Running
 from .vllm_table import Table
@@ -26,7 +25,6 @@ class Admission:
     def __init__(self, table: Table):
         self._table, self._books = table, table.books
         self._size = table.books.block_size
-        self._next = 0  # a sequence without tokens and keys, for the next request; 0: none yet
         self._has_usual = table.books.caches and not table.books.windowed and not table.late \
             and not table.lookahead
 
@@ -35,15 +33,10 @@ class Admission:
         """Enters a request in the table, and returns its new blocks. None: there are too few, or
         fewer than `spare` would be left; nothing changed. The numbers are those of Table.grow."""
         table = self._table
-        if self._has_usual and need > found:
-            content, keys = table.content.of(request)
-            size = self._size
-            end = min(max(found, cached // size * size), -(-need // size) * size)
-            if not keys and self._begin(content, need, found, end):
-                if spare and table.free_count() < spare:
-                    self._books.abort()
-                    return None
-                return self._finish(request, content, need, found, end)
+        if self._has_usual and need > found and spare == 0:
+            new = self._start_usual(request, need, found, cached)
+            if new is not None:
+                return new
         running = table.admit(request)
         try:
             return table.grow(running, verified, need, found, cached, spare)
@@ -51,32 +44,27 @@ class Admission:
             if request.request_id not in table.running:
                 self._books.end(running.sequence)
 
-    def _begin(self, content: Any, need: int, found: int, end: int) -> bool:
-        """Opens the step of a request. False: it is not the usual one, and no step is open."""
-        known = -(-need // self._size) * self._size
+    def _start_usual(self, request: Any, need: int, found: int,
+                     cached: int) -> Optional[List[KVCacheBlock]]:
+        """`start` for the usual request. None: it is not that one, and nothing changed."""
+        table, size = self._table, self._size
+        content, keys = table.content.of(request)
+        if keys:
+            return None
+        count = -(-need // size)
+        known = count * size
+        end = min(max(found, cached // size * size), known)
         if end == known:
             tokens = content[:end]
         else:
             tokens = np.full(known, UNKNOWN, elements.TOKEN)
             tokens[:end] = content[:end]
-        if self._next == 0:
-            self._next = self._books.create([])
-        result = self._books.begin(self._next, tokens, 0)
-        if result.outcome == RUN and result.hit_tokens == found:
-            return True
-        self._books.abort()
-        return False
-
-    def _finish(self, request: Any, content: Any, need: int, found: int,
-                end: int) -> List[KVCacheBlock]:
-        """Closes the step, and enters the request in the table."""
-        table, size = self._table, self._size
-        self._books.close_step()
-        running = Running(request, self._next, size, len(content), [], table.scale)
-        self._next = 0
-        count = -(-need // size)
-        running.known = count * size
-        running.blocks = table.blocks.of(self._books.blocks(running.sequence))
+        admitted = self._books.admit(tokens, found)
+        if admitted is None:
+            return None
+        running = Running(request, admitted[0], size, len(content), keys, table.scale)
+        running.blocks = table.blocks.of(admitted[1])
+        running.known = known
         running.given = found // size
         if end != 0:
             running.named = end

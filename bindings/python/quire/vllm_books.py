@@ -82,6 +82,7 @@ class Books:
         self._events_info = new("quire_events_info")
         self._grow_ids(64)
         self._unknown = np.full(block_size, UNKNOWN, elements.TOKEN)
+        self._next = 0  # a sequence without keys and tokens, for the next `admit`; 0: none yet
         self.probe_all = self.create([])  # without keys or tokens; lookups start from it
 
     def _do(self, function: Any, *arguments: Any) -> None:
@@ -221,6 +222,36 @@ class Books:
         self._do(self._api.step_begin, self._desc, item, 1, _ITEM_BYTES, pointer,
                  len(tokens), self._result, _RESULT_BYTES, self._handle)
         return self._result
+
+    def admit(self, tokens: "np.ndarray[Any, Any]",
+              found: int) -> Optional[Tuple[int, List[int]]]:
+        """A new sequence with these tokens, and its blocks, if exactly `found` of the tokens are in
+        the cache and enough blocks are left. None: nothing changed. It calls the library directly,
+        because it is called for every request."""
+        api, error, cache = self._api, self._error, self.cache._owned or self.cache._pointer
+        if self._next == 0:
+            self._next = self.create([])
+        sequence, item, count = self._next, self._item, len(tokens)
+        item.seq, item.token_count, item.lookahead = sequence, count, 0
+        status = api.step_begin(cache, self._desc, item, 1, _ITEM_BYTES,
+                                ffi.from_buffer(_TOKENS, tokens), count, self._result,
+                                _RESULT_BYTES, self._handle, error)
+        if status < 0:
+            self._library.fail(status, error)
+        if self._result.outcome != RUN or self._result.hit_tokens != found:
+            self.abort()
+            return None
+        step, blocks = self._handle[0], count // self.block_size
+        self._next = 0
+        if blocks > len(self._ids):
+            self._grow_ids(2 * blocks)
+        status = api.step_commit(cache, step, ffi.NULL, error) \
+            or api.step_finish(cache, step, ffi.NULL, 0, error) \
+            or api.step_blocks(cache, 0, sequence, 0, 0, self._ids_pointer, blocks, self._count,
+                               error)
+        if status != 0:
+            self._library.fail(status, error)
+        return sequence, ffi.unpack(self._ids_pointer, blocks)
 
     @property
     def step(self) -> int:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """vllm_clock: how long vLLM's scheduler takes with its own manager and with quire.vllm's.
 
-    vllm_clock.py [--requests N] [--tokens N] [--steps N] [--runs N] [--json]
+    vllm_clock.py [--requests N] [--tokens N] [--prompts KIND] [--steps N] [--runs N] [--json]
 
-It admits N requests of different prompts, and then decodes them together; vLLM's tests, which
-vllm_own.py can find, make the schedulers. Both run in one process, in turns, and each run reports
-its ratio. Needs what vllm_own.py needs.
+It admits N requests in one step, and then decodes them together; vLLM's tests, which vllm_own.py
+can find, make the schedulers. Prompts of the KIND `other` are random tokens, those of `shared` have
+the first half in common, and `plain` ones are one token each, repeated. Both managers run in one
+process, in turns. The times are CPU time; the last lines are medians of each run's ratio. Needs
+what vllm_own.py needs.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import gc
 import json
 import os
 import pathlib
+import random
 import statistics
 import sys
 import tempfile
@@ -26,6 +29,22 @@ import vllm_own  # noqa: E402
 BLOCK_TOKENS = 16
 
 
+def prompts(options):
+    from tests.v1.core import utils
+    made = utils.create_requests(options.requests, num_tokens=options.tokens, max_tokens=1 << 20,
+                                 block_size=BLOCK_TOKENS)
+    if options.prompts == "plain":
+        return made
+    draw = random.Random(1)
+    head = draw.choices(range(50000), k=options.tokens // 2) if options.prompts == "shared" else []
+    hasher = utils.get_request_block_hasher(BLOCK_TOKENS, utils.sha256)
+    return [utils.Request(
+        request_id=request.request_id,
+        prompt_token_ids=head + draw.choices(range(50000), k=options.tokens - len(head)),
+        sampling_params=request.sampling_params, pooling_params=None, block_hasher=hasher)
+        for request in made]
+
+
 class Clocked:
     """A scheduler with one of the managers, its steps timed."""
 
@@ -37,9 +56,7 @@ class Clocked:
         self.scheduler = utils.create_scheduler(
             max_num_seqs=options.requests, enable_prefix_caching=True, block_size=BLOCK_TOKENS,
             max_num_batched_tokens=options.requests * options.tokens, num_blocks=2 * blocks)
-        self.requests = utils.create_requests(
-            options.requests, num_tokens=options.tokens, max_tokens=1 << 20,
-            block_size=BLOCK_TOKENS)
+        self.requests = prompts(options)
         self.steps = options.steps
 
     def output(self, scheduled):
@@ -57,9 +74,9 @@ class Clocked:
         gc.collect()
         times = []
         for _ in range(1 + self.steps):
-            begin = time.perf_counter()
+            begin = time.process_time()
             scheduled = self.scheduler.schedule()
-            times.append(1e3 * (time.perf_counter() - begin))
+            times.append(1e3 * (time.process_time() - begin))
             if len(scheduled.num_scheduled_tokens) != len(self.requests):
                 sys.exit("not all requests were scheduled")
             self.scheduler.update_from_output(scheduled, self.output(scheduled))
@@ -71,6 +88,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("requests", 256), ("tokens", 512), ("steps", 64), ("runs", 5)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--prompts", choices=("other", "shared", "plain"), default="other")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     missing = vllm_own.why_not()
@@ -109,6 +127,10 @@ def report(rows, as_json):
         for row in rows:
             print(f"{name:16} vLLM {row['vllm'][i]:7.3f} ms  quire {row['quire'][i]:7.3f} ms  "
                   f"ratio {row['quire'][i] / row['vllm'][i]:.2f}")
+    for i, name in enumerate(("admit", "decode, median", "decode, mean")):
+        ratios = [row["quire"][i] / row["vllm"][i] for row in rows]
+        print(f"{name:16} median ratio {statistics.median(ratios):.2f}, "
+              f"{min(ratios):.2f} to {max(ratios):.2f}")
 
 
 if __name__ == "__main__":
