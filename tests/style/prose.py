@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """prose: what comments and pages say can be followed and read at first sight.
 
-    prose.py [--only names | phrases | shared | self-test] [--root FOLDER]
+    prose.py [--only names | phrases | shared | cases | self-test] [--root FOLDER]
 
   names      a file that a comment or a page names is there
   phrases    comments and pages are free of phrases that have to be read twice (PHRASES)
   shared     what several pages say is said in the same words (SHARED): the text between the lines
              <!-- shared NAME --> and <!-- end NAME -->
+  cases      a GoogleTest case that SECURITY.md names is there
   self-test  each planted offence is found, and clean text passes
 
 Strings are not looked at: what a program prints is its tests' affair.
@@ -53,6 +54,26 @@ PHRASES = [
 # Pages that say the same; the first is the one to edit.
 SHARED = {"engine": ("docs/guide.md", "bindings/go/README.md", "bindings/python/README.md",
                      "bindings/rust/quire/README.md")}
+
+PROMISES = "SECURITY.md"
+CASE = re.compile(r"`([A-Z]\w+)\.(\w+|\*)`")
+DEFINED = re.compile(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", re.MULTILINE)
+
+
+def case_problems(page, sources):
+    """sources  the text of each file of C++"""
+    cases = {case for text in sources for case in DEFINED.findall(text)}
+    suites = {suite for suite, _ in cases}
+    named = CASE.findall(page)
+    problems = [f"{PROMISES}:1: there is no test {suite}.{case}" for suite, case in named
+                if (suite not in suites if case == "*" else (suite, case) not in cases)]
+    return problems if named else [f"{PROMISES}:1: names no test"]
+
+
+def check_cases(root):
+    page = root / PROMISES
+    sources = [path.read_text(encoding="utf-8") for path in (root / "tests").rglob("*.cpp")]
+    return report(case_problems(page.read_text(encoding="utf-8") if page.exists() else "", sources))
 
 
 def shared_text(text, name):
@@ -202,7 +223,7 @@ def self_test():
                  else phrase_problems(path, text))
         if bool(expected) != bool(found) or (found and not found[0].startswith(expected)):
             problems.append(f"{text!r}: expected {expected or 'nothing'!r}, found {found}")
-    return report(problems + shared_self_test())
+    return report(problems + shared_self_test() + case_self_test())
 
 
 def shared_self_test():
@@ -215,14 +236,24 @@ def shared_self_test():
             if len(shared_problems({**pages, **changed})) != count]
 
 
+def case_self_test():
+    sources = ["TEST(Block, is_kept) {\n", "TEST_F(Row,\n       ends) {\n"]
+    planted = [("`Block.is_kept`, `Row.ends`, `Row.*`", 0), ("`Block.is_gone`", 1), ("`Page.*`", 1),
+               ("nothing", 1)]
+    return [f"{page}: expected {count} problems of cases" for page, count in planted
+            if len(case_problems(page, sources)) != count]
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", choices=["names", "phrases", "shared", "self-test"])
+    parser.add_argument("--only", choices=["names", "phrases", "shared", "cases",
+                                             "self-test"])
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).parents[2])
     options = parser.parse_args()
     root = options.root.resolve()
     parts = {"names": lambda: check(root, "names"), "phrases": lambda: check(root, "phrases"),
-             "shared": lambda: check(root, "shared"), "self-test": self_test}
+             "shared": lambda: check(root, "shared"), "cases": lambda: check_cases(root),
+             "self-test": self_test}
     if options.only:
         return parts[options.only]()
     return max([run() for run in parts.values()])
