@@ -66,7 +66,7 @@ set_up() { # PART
 [ $# != 0 ] || fail "setup: name a part: ccache, cuda, go, hip, python or rust"
 for part in "$@"; do
     case $part in
-    ccache | cuda | go | hip | python | rust) ;;
+    ccache | coverage | cuda | go | hip | python | rust) ;;
     -h | --help)
         sed -n '3,/^set/s/^# \{0,1\}//p' "$0"
         exit
