@@ -208,6 +208,7 @@ Script parse_script(const std::string &text) {
         std::string name = line.substr(0, line.find(' '));
         if (name.empty()) continue;
         if (name != kGroup) script.push_back({name, {}});
+        if (script.empty()) throw std::string("the first line is a group, not a config");
         for (uint64_t value : sim::parse_fields(line, fields_of(name))) {
             script.back().args.push_back(static_cast<int>(value));
         }
