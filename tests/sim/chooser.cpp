@@ -8,7 +8,9 @@
 namespace sim {
 
 Chooser::Chooser(const World &world, uint64_t seed)
-    : world_(world), rng_(mix(seed, 0xC4005E)), limit_rng_(mix(seed, 0x11317E)) {
+    : world_(world),
+      rng_(mix(seed, 0xC4005E), choice_tape),
+      limit_rng_(mix(seed, 0x11317E), choice_tape) {
     fail_percent_ = on(Feature::fail) ? rng_.range(1, 30) : 0;
     abort_percent_ = on(Feature::abort) ? rng_.range(1, 30) : 0;
     end_percent_ = rng_.range(2, 25);

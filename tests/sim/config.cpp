@@ -101,7 +101,7 @@ uint32_t Config::pool_blocks() const {
 }
 
 Config draw_config(uint64_t seed, FeatureSet allowed) {
-    Rng rng(mix(seed, 0xC0FF1C));
+    Rng rng(mix(seed, 0xC0FF1C), choice_tape);
     Config config;
     config.seed = seed;
     config.features = draw_features(rng, allowed, seed);

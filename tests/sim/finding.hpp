@@ -16,7 +16,7 @@ struct Finding {
     std::string text;
 };
 
-__attribute__((format(printf, 2, 3))) [[noreturn]] inline void fail(const char *promise,
+[[noreturn]] __attribute__((format(printf, 2, 3))) inline void fail(const char *promise,
                                                                     const char *format, ...) {
     char text[1024];
     va_list arguments;

@@ -113,7 +113,7 @@ Outcome Runner::random(uint64_t seed, uint32_t op_count, FeatureSet allowed) {
     const Config config = draw_config(seed, allowed);
     std::optional<Chooser> chooser;
     return play(config, false, [&](const World &world, size_t at, Op &op) {
-        if (at >= op_count) return false;
+        if (at >= op_count || (choice_tape != nullptr && choice_tape->left == 0)) return false;
         if (!chooser) chooser.emplace(world, seed);
         op = chooser->next();
         return true;

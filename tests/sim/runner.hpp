@@ -35,6 +35,7 @@ class Runner {
     // plugin: the file of the simulated device's backend; empty: none, and no device.
     Runner(const quire_api *api, const std::string &plugin);
     ~Runner();
+    // Ends sooner where the thread's tape of choices does (rng.hpp).
     Outcome random(uint64_t seed, uint32_t op_count, FeatureSet allowed);
     Outcome replay(const Script &script, bool strict);
     // The script so far of the run in progress; for the crash handler.
