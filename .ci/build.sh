@@ -22,7 +22,11 @@ sanitize) options=("${watched[@]}" -Db_sanitize=address,undefined -Dwerror=false
     -Dbenchmarks=disabled -Dtest_limits=true) ;;
 threads) options=("${watched[@]}" -Db_sanitize=thread -Dwerror=false -Dbenchmarks=disabled) ;;
 coverage) options=(-Dbuildtype=release -Dlibdir=lib -Dcoverage=true) ;;
-*) fail "there is no build called '$kind': release, sanitize, threads or coverage" ;;
+# The fuzzer is part of clang. Only what the targets link is built.
+fuzz) export CC=clang-14 CXX=clang++-14
+    options=("${watched[@]}" -Db_sanitize=address,undefined -Db_lundef=false -Dwerror=false
+        -Dtests=disabled -Dbenchmarks=disabled -Dfuzzing=true) ;;
+*) fail "there is no build called '$kind': release, sanitize, threads, coverage or fuzz" ;;
 esac
 
 # Meson puts ccache before the compilers where it is installed. Checkouts share compiled objects:

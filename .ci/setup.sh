@@ -8,6 +8,7 @@
 #   setup.sh coverage    gcovr, into .env
 #   setup.sh cuda        nvcc into .env, unless a CUDA toolkit is installed
 #   setup.sh hip         hipcc by apt
+#   setup.sh fuzz        clang 14 and its run-time libraries by apt, for ./dev fuzz
 #   setup.sh go          Go by apt, if there is none
 #   setup.sh python      cffi, numpy and the tools to build a wheel, into .env
 #   setup.sh rust        cargo by apt, if there is none, and what our crates and example depend on
@@ -36,6 +37,12 @@ set_up() { # PART
     case $1 in
     ccache) by_apt ccache ccache "install ccache, so that it is on the PATH" ;;
     coverage) into_env coverage tests/coverage/requirements.txt ;;
+    fuzz)
+        by_apt clang-14 clang++-14 "install clang 14, so that 'clang++-14' is on the PATH"
+        fuzzer=$(clang++-14 --print-file-name=libclang_rt.fuzzer-x86_64.a)
+        [ -f "$fuzzer" ] || by_apt libclang-rt-14-dev /missing \
+            "install libFuzzer of clang 14, in Debian the package libclang-rt-14-dev"
+        ;;
     python) into_env python bindings/python/requirements.txt ;;
     cuda)
         command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] ||
@@ -63,15 +70,15 @@ set_up() { # PART
     esac
 }
 
-[ $# != 0 ] || fail "setup: name a part: ccache, cuda, go, hip, python or rust"
+[ $# != 0 ] || fail "setup: name a part: ccache, cuda, fuzz, go, hip, python or rust"
 for part in "$@"; do
     case $part in
-    ccache | coverage | cuda | go | hip | python | rust) ;;
+    ccache | coverage | cuda | fuzz | go | hip | python | rust) ;;
     -h | --help)
         sed -n '3,/^set/s/^# \{0,1\}//p' "$0"
         exit
         ;;
-    *) fail "setup: there is no part '$part'; there are ccache, cuda, go, hip, python and rust" ;;
+    *) fail "setup: there is no part '$part'; --help lists them" ;;
     esac
 done
 for part in "$@"; do set_up "$part"; done
