@@ -56,19 +56,25 @@ void check_first(const std::string &path, const Record &first, DumpFile *file) {
                          ", but this command reads version " + std::to_string(kVersion) +
                          ": use the command of the library that wrote it");
     }
-    file->tokens = first.value("tokens", false);
+    auto tokens = first.find("tokens");
+    if (tokens != first.end() && !tokens->is_boolean())
+        refuse(path, "damaged dump: tokens in its first record is neither true nor false");
+    file->tokens = tokens != first.end() && tokens->get<bool>();
 }
 
 void check_last(const std::string &path, const Record &last, uint64_t records, uint64_t hash) {
     if (last["record"] != "end") {
         refuse(path, "the dump was cut short: its last record is missing");
     }
-    if (last.value("records", uint64_t{0}) != records) {
-        refuse(path, "damaged dump: it claims " +
-                         std::to_string(last.value("records", uint64_t{0})) + " records but has " +
+    auto count = last.find("records");
+    if (count == last.end() || !count->is_number_unsigned())
+        refuse(path, "damaged dump: its last record does not say how many records there are");
+    if (count->get<uint64_t>() != records) {
+        refuse(path, "damaged dump: it claims " + count->dump() + " records but has " +
                          std::to_string(records));
     }
-    if (last.value("fnv1a", std::string()) != as_hex(hash)) {
+    auto sum = last.find("fnv1a");
+    if (sum == last.end() || *sum != as_hex(hash)) {
         refuse(path, "damaged dump: its checksum does not match its content");
     }
 }
