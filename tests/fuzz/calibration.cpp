@@ -9,6 +9,7 @@
 // Threads: none.
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "bytes.hpp"
@@ -30,7 +31,7 @@ void read_layer(const Calibration &bytes, uint32_t layer, uint32_t max_kv_heads)
     require(status == QUIRE_OK, "a layer of an accepted calibration can be read", error.message);
     require(info.kv_heads <= max_kv_heads, "max_kv_heads is the most of all layers");
     for (uint32_t i = 0; i < 2 * info.kv_heads; ++i) {
-        require(amax[i] >= 0 && amax[i] < 3.5e38F, "numbers are finite and not negative");
+        require(std::isfinite(amax[i]) && amax[i] >= 0, "numbers are finite and not negative");
     }
 }
 

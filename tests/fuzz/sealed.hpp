@@ -9,7 +9,9 @@
 // Threads: none.
 #pragma once
 
+#ifndef XXH_INLINE_ALL
 #define XXH_INLINE_ALL
+#endif
 #include <xxhash.h>
 
 #include <cstdint>
