@@ -8,6 +8,7 @@ Each case installs into a folder of its own, moves the tree, and uses it without
 
 import json
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -102,6 +103,17 @@ def template(tree, folder):
     listed = json.loads(tree.run(tree.command, "devices", "--json").stdout)
     expect([backend["name"] for backend in listed] == sorted([*BACKENDS, "mine"]),
            f"put into backenddir it is found without a variable: {listed}")
+
+
+def vendor(tree, folder):
+    sources = sorted((HERE.parent / "toy").glob("*.c"))
+    plugin = folder / "quire_backend_toy.so"
+    script = tree.root / "share" / "quire" / "backend" / "backend.map"
+    tree.run(*compiler("CC"), "-std=c99", "-O2", "-fPIC", "-shared", "-pthread",
+             *tree.flags("quire-backend", "--cflags"), *sources, "-o", plugin, "-lm",
+             f"-Wl,--version-script={script}")
+    out = tree.run(tree.command, "conform", plugin, "--short").stdout
+    expect(re.search(r"cases: [1-9]\d* passed, 0 failed", out), f"it conforms: {out[-600:]}")
 
 
 def lost(tree, folder):
