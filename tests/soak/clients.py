@@ -11,7 +11,7 @@ import threading
 import time
 
 import quire
-from engine import Request, patiently
+from engine import BLOCK_TOKENS, Request, patiently
 from integer_model import LONGEST, TENANTS, VOCAB
 
 SYSTEM_PROMPTS = 3  # of each tenant
@@ -19,17 +19,22 @@ LIMIT = 200  # tokens of a text; the rest of LONGEST stays free
 
 
 class Clients:
-    """`plant` is a fault that the soak must notice: its name, or None. fail(why) stops all."""
+    """plants  names of faults that the soak must notice
+    fail    fail(why) stops all"""
 
-    def __init__(self, engine, count, seed, plant, fail):
-        self.engine, self.plant, self.fail = engine, plant, fail
+    def __init__(self, engine, count, seed, plants, fail):
+        self.engine, self.plants, self.fail = engine, plants, fail
         self.counts = collections.Counter()
         self.lock = threading.Lock()  # of counts
         self.stopping = threading.Event()
-        self.planted = []  # what a planted fault keeps
+        self.planted = []  # what planted faults keep
+        self.next_plant = 0
         draw = random.Random(seed)
-        self.systems = [[[draw.randrange(VOCAB) for _ in range(draw.randrange(12, 48))]
-                         for _ in range(SYSTEM_PROMPTS)] for _ in range(TENANTS)]
+        # Some end where a block ends: then a prompt of nothing else is found whole.
+        lengths = [draw.randrange(2, 6) * BLOCK_TOKENS + draw.choice((0, 0, 3, 7))
+                   for _ in range(TENANTS * SYSTEM_PROMPTS)]
+        self.systems = [[words(draw, length, length + 1) for length in lengths[tenant::TENANTS]]
+                        for tenant in range(TENANTS)]
         self.threads = [threading.Thread(target=self._play, args=(random.Random(f"{seed} {i}"),),
                                          name=f"client {i}") for i in range(count)]
 
@@ -56,14 +61,16 @@ class Clients:
     def _client(self, draw):
         """One client: a first request, and what it does next until it leaves."""
         tenant = draw.randrange(TENANTS)
-        prompt = draw.choice(self.systems[tenant]) + words(draw, 4, 24)
+        prompt = draw.choice(self.systems[tenant])
+        if draw.random() < 0.9:
+            prompt = prompt + words(draw, 1, 24)
         request = Request(tenant, prompt, range(len(prompt)), self._limit(draw, prompt))
         self.engine.submit(request)
         while True:
             if not self._read(draw, request):
                 return
-            act = draw.choices(("leave", "continue", "come back", "fork", "retry"),
-                               (40, 15, 20, 15, 10))[0]
+            act = draw.choices(("leave", "continue", "come back", "fork", "retry", "ask again"),
+                               (38, 14, 18, 14, 8, 8))[0]
             if act == "leave" or self.stopping.is_set() or len(request.tokens) > LIMIT - 40:
                 return end(request.sequence)
             time.sleep(draw.expovariate(20))  # it reads and types
@@ -113,14 +120,21 @@ class Clients:
         whole = len(tokens) >= request.limit
         self.count("texts compared, whole" if whole else "texts compared, partial")
         self.count("tokens compared", compared)
-        if self.plant == "leak":
+        with self.lock:
+            if self.plants and time.monotonic() > self.next_plant and len(self.planted) < 800:
+                self.next_plant = time.monotonic() + 0.02  # evenly, on a fast machine too
+                for plant in self.plants:
+                    self._plant(plant)
+
+    def _plant(self, plant):
+        if plant == "leak":
             self.planted.append(patiently(self.engine.cache.sequence))
-        elif self.plant == "memory":
-            self.planted.append(bytearray(b"x") * (1 << 20))
-        elif self.plant == "descriptor":
+        elif plant == "memory":
+            self.planted.append(bytearray(b"x") * (4 << 20))
+        elif plant == "descriptor":
             self.planted.append(open("/dev/null", "rb"))
-        elif self.plant == "thread" and len(self.planted) < 100:
-            self.planted.append(threading.Thread(target=time.sleep, args=(5,), daemon=True))
+        elif plant == "thread":
+            self.planted.append(threading.Thread(target=time.sleep, args=(3,), daemon=True))
             self.planted[-1].start()
 
     # What a client does after a text. Each returns the next request.
@@ -136,6 +150,16 @@ class Clients:
         time.sleep(draw.expovariate(5))
         return self._next(draw, request.tenant, request.tokens, request.given, None, 0,
                           "conversations that came back")
+
+    def _ask_again(self, draw, request):
+        """The same prompt again: its answer is the same."""
+        count = min(set(range(len(request.tokens))) - request.given)
+        again = Request(request.tenant, request.tokens[:count], range(count),
+                        self._limit(draw, request.tokens[:count]))
+        end(request.sequence)
+        self.engine.submit(again)
+        self.count("prompts asked again")
+        return again
 
     def _fork(self, draw, request):
         """Goes on from somewhere in the text, in a fork of the sequence."""

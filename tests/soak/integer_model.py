@@ -94,8 +94,8 @@ class IntegerModel:
         return self._choices(total % _WIDE, mixed)
 
     def compare(self, tenant, tokens, given):
-        """Compares a text with its dense run; the first `given` tokens are the client's. Errors:
-        WrongText. given may be a set of positions that the client wrote."""
+        """Compares a text with its dense run, but for the client's tokens, whose positions are in
+        `given`. Returns how many were compared. Errors: WrongText."""
         wanted = self.dense(tenant, tokens[:-1])
         for position in range(1, len(tokens)):
             if position not in given and tokens[position] != wanted[position - 1]:

@@ -17,6 +17,7 @@ import sys
 MEMORY_BYTES = 1 << 20
 MEMORY_SHARE = 0.02
 SHORT_BYTES = 16 << 20
+FEWEST = 8  # readings that a slope is fitted to half of
 _MIB = 1 << 20
 
 
@@ -115,7 +116,7 @@ def slopes(readings):
 
 def growth(readings):
     """(slopes, complaints)."""
-    if len(readings) < 8:
+    if len(readings) < FEWEST:
         return [], [f"{len(readings)} readings are too few to fit slopes: run longer"]
     found = slopes(readings)
     return found, [f"{s.name} grew by {amount(s.name, s.rise)} in the second half; "

@@ -25,6 +25,7 @@ from integer_model import IntegerModel
 
 PLANTS = ("leak", "memory", "text", "descriptor", "thread")
 STUCK_SECONDS = 30
+LATE_SECONDS = 60  # a run goes on for so long until everything below has happened
 
 # What must happen in every complete run: the overload is one.
 CACHE_COUNTS = ("preemptions_swap", "preemptions_recompute", "blocks_swapped_out",
@@ -33,7 +34,8 @@ CACHE_COUNTS = ("preemptions_swap", "preemptions_recompute", "blocks_swapped_out
 SOAK_COUNTS = ("waits: pool", "waits: quota", "waits: preempted", "steps aborted", "steps failed",
                "items dropped", "requests cancelled", "clients that hung up",
                "conversations continued", "conversations that came back", "texts forked",
-               "texts forked while served", "texts truncated", "texts compared, whole",
+               "texts forked while served", "texts truncated",
+               "prompts asked again", "texts compared, whole",
                "texts compared, partial", "engines made and destroyed")
 
 
@@ -44,12 +46,14 @@ class Soak:
         self.errors = []  # exceptions of any thread
         self.complaints = []
         self.readings = []
+        self.stats = None  # of the cache when it ended
         self.model = IntegerModel(options.seed)
         serve_alone(self.model, options.seed)  # what the first device leaves open stays open
         self.before = (readings.descriptors(), readings.threads())
         self.engine = Engine(self.model, options.seed, options.blocks, options.host_blocks,
                              threads=2)
-        self.clients = Clients(self.engine, options.clients, options.seed, options.plant, self.fail)
+        self.clients = Clients(self.engine, options.clients, options.seed, options.plant,
+                               self.fail)
         self.started = self.last_ran = time.monotonic()
         read_every = min(5, self.seconds / 20)
         self._chores = [[0, every, call] for every, call in (
@@ -70,7 +74,7 @@ class Soak:
         for chore in self._chores:
             chore[0] = chore[1]
         self.clients.start()
-        if self.options.plant == "text":
+        if "text" in self.options.plant:
             self.engine.wrong_tokens = 1
         try:
             while self.clients.alive:
@@ -85,7 +89,8 @@ class Soak:
         self.clients.stopping.set()
 
     def _round(self):
-        if self.age >= self.seconds:
+        late = self.age - self.seconds
+        if late >= LATE_SECONDS or late >= 0 and (self.options.plant or not self._missing()):
             self.clients.stopping.set()
         stopping = self.clients.stopping.is_set()
         for chore in () if stopping else self._chores:
@@ -112,7 +117,7 @@ class Soak:
         self.engine.cache.check()
         self.readings.append(readings.read(self.age, self.engine))
         last = self.readings[-1]
-        if not self.options.json and (sys.stderr.isatty() or self.age >= self._next_line):
+        if sys.stderr.isatty() or self.age >= self._next_line:
             self._next_line = self.age + min(60, self.seconds / 4)
             texts = sum(self.clients.counts[name] for name in SOAK_COUNTS if "compared" in name)
             mib = [f"{count / 2 ** 20:.3f}" for count in
@@ -137,14 +142,18 @@ class Soak:
                 self.complaints.append(f"{new} {name} after everything was closed; {old} before")
         self.complaints += readings.growth(self.readings)[1] if self.judged else []
         if not self.interrupted:
-            counts = self.counts()
-            self.complaints += [f"it never happened: {name}"
-                                for name in CACHE_COUNTS + SOAK_COUNTS if counts[name] == 0]
+            self.complaints += [f"it never happened: {name}" for name in self._missing()]
+
+    def _missing(self):
+        """What must happen in a complete run, and has not yet."""
+        counts = self.counts()
+        few = ["readings"] if len(self.readings) < readings.FEWEST else []
+        return few + [name for name in CACHE_COUNTS + SOAK_COUNTS if counts[name] == 0]
 
     @property
     def judged(self):
         """An interrupted run may be too short for slopes."""
-        return not self.interrupted or len(self.readings) >= 8
+        return not self.interrupted or len(self.readings) >= readings.FEWEST
 
     def _give_up(self):
         self.stats = self.engine.cache.stats
@@ -156,7 +165,8 @@ class Soak:
             time.sleep(0.01)
 
     def counts(self):
-        named = {name: getattr(self.stats, name) for name in CACHE_COUNTS + ("steps",)}
+        stats = self.stats or self.engine.cache.stats
+        named = {name: getattr(stats, name) for name in CACHE_COUNTS + ("steps",)}
         ours = {**{name: 0 for name in SOAK_COUNTS}, **self.engine.counts, **self.clients.counts}
         ours.pop("migrations", None)
         return {**named, **ours}
@@ -211,8 +221,8 @@ def arguments():
     parser.add_argument("--blocks", type=int, default=96, help="of the pool of each group")
     parser.add_argument("--host-blocks", type=int, default=24, help="of the host tier, to swap to")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_argument("--plant", choices=PLANTS,
-                        help="plant a fault that the soak must notice: it must fail")
+    parser.add_argument("--plant", choices=PLANTS, action="append", default=[],
+                        help="plant a fault that the soak must notice; may be repeated")
     options = parser.parse_args()
     if not options.minutes > 0:
         parser.error("--minutes must be more than 0")
