@@ -25,6 +25,7 @@ from integer_model import IntegerModel
 
 PLANTS = ("leak", "memory", "text", "descriptor", "thread")
 STUCK_SECONDS = 30
+FEWEST_CLIENTS = 80
 LATE_SECONDS = 60  # a run goes on for so long until everything below has happened
 
 # What must happen in every complete run: the overload is one.
@@ -55,7 +56,7 @@ class Soak:
         self.clients = Clients(self.engine, options.clients, options.seed, options.plant,
                                self.fail)
         self.started = self.last_ran = time.monotonic()
-        read_every = min(5, self.seconds / 20)
+        read_every = min(5, max(0.2, self.seconds / 20))
         self._chores = [[0, every, call] for every, call in (
             (read_every, self.read), (min(23, self.seconds / 4), self.engine.migrate),
             (min(60, self.seconds / 3), self.engine.cache.reset))]
@@ -73,6 +74,8 @@ class Soak:
         signal.signal(signal.SIGINT, self._interrupt)
         for chore in self._chores:
             chore[0] = chore[1]
+        print(f"serving {self.options.clients} clients at a time for {self.options.minutes:g} "
+              f"minutes, seed {self.options.seed}; Ctrl-C ends it", file=sys.stderr, flush=True)
         self.clients.start()
         if "text" in self.options.plant:
             self.engine.wrong_tokens = 1
@@ -90,7 +93,7 @@ class Soak:
 
     def _round(self):
         late = self.age - self.seconds
-        if late >= LATE_SECONDS or late >= 0 and (self.options.plant or not self._missing()):
+        if late >= LATE_SECONDS or late >= 0 and not self._missing():
             self.clients.stopping.set()
         stopping = self.clients.stopping.is_set()
         for chore in () if stopping else self._chores:
@@ -148,6 +151,8 @@ class Soak:
         """What must happen in a complete run, and has not yet."""
         counts = self.counts()
         few = ["readings"] if len(self.readings) < readings.FEWEST else []
+        if counts["clients"] < FEWEST_CLIENTS:
+            few.append(f"the {FEWEST_CLIENTS}th client")
         return few + [name for name in CACHE_COUNTS + SOAK_COUNTS if counts[name] == 0]
 
     @property
@@ -167,7 +172,8 @@ class Soak:
     def counts(self):
         stats = self.stats or self.engine.cache.stats
         named = {name: getattr(stats, name) for name in CACHE_COUNTS + ("steps",)}
-        ours = {**{name: 0 for name in SOAK_COUNTS}, **self.engine.counts, **self.clients.counts}
+        ours = {**dict.fromkeys(SOAK_COUNTS + ("clients",), 0), **self.engine.counts,
+                **self.clients.counts}
         ours.pop("migrations", None)
         return {**named, **ours}
 

@@ -30,14 +30,15 @@ def ended(process):
 
 class Run(unittest.TestCase):
     def test_of_a_few_seconds_passes(self):
-        status, report, err = ended(start("--minutes", "0.05", "--seed", "3"))
+        status, report, err = ended(start("--minutes", "0.03", "--seed", "3"))
         self.assertEqual(status, 0, err)
         self.assertGreater(report["counts"]["texts compared, whole"], 20)
         self.assertEqual(report["complaints"], [])
 
     def test_that_is_interrupted_reports_what_it_saw(self):
         process = start("--minutes", "5")
-        time.sleep(1.5)
+        self.assertIn("Ctrl-C ends it", process.stderr.readline())
+        time.sleep(1)
         process.send_signal(signal.SIGINT)
         status, report, err = ended(process)
         self.assertEqual(status, 0, err)
@@ -48,7 +49,7 @@ class Run(unittest.TestCase):
 class Planted(unittest.TestCase):
     def found(self, *plants):
         arguments = [word for plant in plants for word in ("--plant", plant)]
-        status, report, _ = ended(start("--minutes", "0.03", *arguments))
+        status, report, _ = ended(start("--minutes", "0.02", *arguments))
         self.assertEqual(status, 1)
         return "\n".join(report["complaints"] + report["errors"])
 
