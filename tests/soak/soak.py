@@ -172,8 +172,9 @@ class Soak:
     def counts(self):
         stats = self.stats or self.engine.cache.stats
         named = {name: getattr(stats, name) for name in CACHE_COUNTS + ("steps",)}
-        ours = {**dict.fromkeys(SOAK_COUNTS + ("clients",), 0), **self.engine.counts,
-                **self.clients.counts}
+        with self.clients.lock:
+            clients = dict(self.clients.counts)
+        ours = {**dict.fromkeys(SOAK_COUNTS + ("clients",), 0), **self.engine.counts, **clients}
         ours.pop("migrations", None)
         return {**named, **ours}
 
