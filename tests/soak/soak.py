@@ -204,6 +204,8 @@ class Soak:
               f"clients at a time\n")
         for name, count in self.counts().items():
             print(f"  {name:<42}{count:>14,}")
+        if not found:
+            return print("\n  too few readings for slopes")
         print(f"\n  {'over the second half':<22}{'per minute':>26}{'rise':>13}{'allowed':>13}"
               f"{'least':>14}{'most':>14}")
         for slope in found:
