@@ -126,9 +126,10 @@ class Engine:
             self.counts["steps aborted"] += 1
             return True
         if chance < 0.02 and rows:
-            dropped = step.drop(self.random.choice(rows)[0].sequence)
-            rows = [pair for pair in rows if pair[0].sequence.handle not in dropped]
-            self.counts["items dropped"] += len(dropped)
+            gone = self._drop(step, rows)
+            if gone is None:
+                return True
+            rows = [pair for pair in rows if pair[0].sequence.handle not in gone]
         elif chance < 0.05:
             self._preempt_idle(step, asked)
         starving = self._starving(asked, results)
@@ -139,12 +140,26 @@ class Engine:
             step.finish()
             self.queue.sync()
             return False
-        fails = 0.05 < chance < 0.06
+        fails = 0.05 < chance < 0.08
         chosen = self._forward(rows, fails)
         step.finish(failed=fails)
         self.counts["steps failed"] += fails
         self._take(rows, None if fails else chosen)
         return True
+
+    def _drop(self, step, rows):
+        """Takes an item back, a prompt rather than one more token: later items may have found its
+        blocks. Returns the handles that left. None: the step was aborted, because a sequence was
+        preempted for blocks that the item gave up, which quire_step_drop says."""
+        computed = [int(result["compute_count"]) for _, result in rows]
+        try:
+            gone = step.drop(self.random.choices(rows, computed)[0][0].sequence)
+        except quire.BusyError:
+            self.counts["drops refused"] += 1
+            step.abort()
+            return None
+        self.counts["items dropped"] += len(gone)
+        return gone
 
     @staticmethod
     def _starving(asked, results):
