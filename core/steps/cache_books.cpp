@@ -40,8 +40,13 @@ Status CacheBooks::find_sequence(uint64_t handle, uint32_t *index) const {
 
 Status CacheBooks::find_idle_sequence(uint64_t handle, uint32_t *index) const {
     QUIRE_TRY(find_sequence(handle, index));
-    if (sequences[*index].change != kNone) {
-        return fail(QUIRE_E_BUSY, "the sequence is in the open step: drop its item first");
+    uint32_t change = sequences[*index].change;
+    if (change != kNone) {
+        bool has_item = records.open().changes[change].kind == ChangeKind::item;
+        return fail(QUIRE_E_BUSY,
+                    has_item ? "the sequence is in the open step: drop its item first"
+                             : "the sequence was preempted in the open step: commit or abort that "
+                               "step first");
     }
     return Status{};
 }

@@ -168,6 +168,44 @@ TEST(Preemption, swap_without_room_is_a_result_and_changes_nothing) {
     EXPECT_EQ(m.books(), before);
 }
 
+TEST(Preemption, a_victim_is_busy_until_its_step_is_over_and_the_words_say_so) {
+    Manager m;
+    quire_seq a = m.sequence(), b = m.sequence();
+    m.compute(a, tokens_from(1, 10));
+    m.compute(b, tokens_from(100, 10));
+    m.begin();
+    preempt(&m, a, QUIRE_PREEMPT_RECOMPUTE);
+    m.add(b, {9});
+    uint32_t freed = 0;
+    for (quire_seq seq : {a, b}) {
+        const char *words = seq == a ? "was preempted in the open step" : "drop its item first";
+        EXPECT_EQ(m.api().step_preempt(m.cache(), m.open(), seq, QUIRE_PREEMPT_RECOMPUTE, &freed,
+                                       m.error()),
+                  QUIRE_E_BUSY);
+        EXPECT_NE(m.message().find(words), std::string::npos) << m.message();
+        EXPECT_EQ(m.api().seq_end(m.cache(), seq, 0, m.error()), QUIRE_E_BUSY);
+        EXPECT_NE(m.message().find(words), std::string::npos) << m.message();
+    }
+    m.finish(m.commit());
+    m.end(a);
+}
+
+// What step.h says of quotas: both wait until the engine preempts one of the namespace's own.
+TEST(Preemption, none_is_for_a_quota_unless_the_engine_asks) {
+    Manager m({.flags = QUIRE_CACHE_NO_PREFIX});
+    quire_namespace ns = m.name_space(4);
+    quire_seq a = m.sequence({.ns = ns}), b = m.sequence({.ns = ns});
+    for (quire_seq seq : {a, b}) m.compute(seq, tokens_from(1, 8));
+    m.begin({.may_preempt = true});
+    for (quire_seq seq : {a, b}) {
+        EXPECT_EQ(m.add(seq, {9}).reason, uint32_t{QUIRE_WAIT_QUOTA});
+    }
+    EXPECT_TRUE(m.preempted(m.open()).empty());
+    preempt(&m, b, QUIRE_PREEMPT_RECOMPUTE);
+    EXPECT_EQ(m.add(a, {9}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    m.finish(m.commit());
+}
+
 TEST(Preemption, may_preempt_picks_the_newest) {
     Manager m({.blocks = 6, .flags = QUIRE_CACHE_NO_PREFIX});
     quire_seq oldest = m.sequence(), middle = m.sequence(), newest = m.sequence();
