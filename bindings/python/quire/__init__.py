@@ -21,7 +21,7 @@ Its modules, each of which imports only those before it:
     layer_thread layer_shapes layer_masks layer_prompts layer_formats layer_store layer_rows
     layer_forward layer_latent
     vllm_release vllm_spec vllm_blocks vllm_running vllm_events vllm_request vllm_books vllm_window
-    vllm_index vllm_table vllm_pins vllm_pool vllm vllm_plugin transformers
+    vllm_index vllm_table vllm_admission vllm_pins vllm_pool vllm vllm_plugin transformers
 """
 
 from .attention import Attention, Rope, RopePairing, RopeScaling
