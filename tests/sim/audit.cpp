@@ -17,6 +17,10 @@ quire_seq_info World::info(const Sequence &seq) {
 }
 
 const std::vector<int32_t> &World::table(const Sequence &seq, uint32_t group) {
+    if (planned_) {
+        table_ = planned_->tables.at(seq.id).at(group);
+        return table_;
+    }
     uint32_t count = 0;
     const quire_step step = open ? open->handle : 0;
     table_.resize(1024);

@@ -10,7 +10,8 @@ namespace sim {
 Chooser::Chooser(const World &world, uint64_t seed)
     : world_(world),
       rng_(mix(seed, 0xC4005E), choice_tape),
-      limit_rng_(mix(seed, 0x11317E), choice_tape) {
+      limit_rng_(mix(seed, 0x11317E), choice_tape),
+      fault_rng_(mix(seed, 0xFA0175), choice_tape) {
     fail_percent_ = on(Feature::fail) ? rng_.range(1, 30) : 0;
     abort_percent_ = on(Feature::abort) ? rng_.range(1, 30) : 0;
     end_percent_ = rng_.range(2, 25);
@@ -20,6 +21,7 @@ Chooser::Chooser(const World &world, uint64_t seed)
     long_percent_ = rng_.range(5, 60);
     advance_percent_ = rng_.range(5, 60);
     limit_percent_ = limit_rng_.range(10, 90);
+    fault_percent_ = fault_rng_.range(1, 25);
 }
 
 Op &Chooser::push(OpKind kind, std::initializer_list<uint32_t> fields) {
@@ -40,6 +42,7 @@ Op Chooser::next() {
         if (world_.config.device != 0 && rng_.percent(advance_percent_))
             push(OpKind::advance, {rng_.below(world_.config.queues * world_.config.shards),
                                    rng_.percent(30) ? 0 : rng_.range(1, 12)});
+        if (world_.config.device != 0 && on(Feature::faults)) plant_fault();
         if (world_.open)
             planning();
         else
@@ -97,6 +100,16 @@ void Chooser::finish_one() {
     const size_t at = on(Feature::out_of_order) && rng_.percent(20) ? rng_.below(count) : 0;
     const bool failed = rng_.percent(fail_percent_) && (!world_.open || on(Feature::fail_open));
     push(OpKind::finish, {world_.committed[at].id, failed ? 1u : 0u});
+}
+
+// The n-th call from now on fails, or several, one after another or with good ones between them.
+void Chooser::plant_fault() {
+    if (!fault_rng_.percent(fault_percent_)) return;
+    const bool flapping = fault_rng_.percent(40);
+    push(OpKind::fault, {fault_rng_.below(world_.config.shards), fault_rng_.range(1, 4),
+                         fault_rng_.percent(50) ? 0 : fault_rng_.range(1, 6),
+                         flapping ? fault_rng_.range(2, 5) : 1,
+                         fault_rng_.percent(50) ? 0 : fault_rng_.range(1, 3), fault_rng_.below(3)});
 }
 
 void Chooser::make_sequence() {

@@ -26,13 +26,16 @@ class Chooser {
     void limit_item(const Sequence &seq, Op &item);
     void begin_step();
     void finish_one();
+    void plant_fault();
     Op &push(OpKind kind, std::initializer_list<uint32_t> fields);
     const Sequence *any();
     bool on(Feature feature) const { return world_.config.has(feature); }
 
     const World &world_;
     Rng rng_;
-    Rng limit_rng_;  // apart: without the feature a seed plays what it always did
+    // Apart: without its feature a seed plays what it always did.
+    Rng limit_rng_;
+    Rng fault_rng_;
     std::deque<Op> queue_;
     uint32_t next_seq_ = 1;
     uint32_t next_step_ = 1;
@@ -46,6 +49,7 @@ class Chooser {
     uint32_t long_percent_;
     uint32_t advance_percent_;
     uint32_t limit_percent_;
+    uint32_t fault_percent_;
 };
 
 }  // namespace sim

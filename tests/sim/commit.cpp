@@ -17,6 +17,8 @@ bool World::commit(const Op &op) {
     Batch *batch = op.f[0] == 0 || batches.empty() ? nullptr : &batches[op.f[0] % batches.size()];
     if ((config.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0) open->cached_before = cached_blocks();
     quire_status status = QUIRE_E_LIMIT;
+    const uint64_t struck = strikes();
+    std::unique_ptr<Plan> planned = fault_armed() ? plan() : nullptr;
     if (batch != nullptr) {
         const bool over = exceeds(*open, *batch, false);
         bool near = exceeds(*open, *batch, true);
@@ -27,8 +29,9 @@ bool World::commit(const Op &op) {
         bool running = false;
         for (const Step &step : committed) running |= step.number == batch->last_number;
         running |= on_device() && batch->last_number != 0;  // done, perhaps not noticed
-        const Snapshot before = look(over || running);
+        const Snapshot before = look(over || running || planned);
         status = q_->step_commit(cache_, open->handle, batch->batch, &error_);
+        if (commit_refused(status, struck, planned, batch, before)) return true;
         if (over && status != QUIRE_E_BUSY)
             expect(status, {QUIRE_E_LIMIT}, "quire_step_commit into a batch that is too small");
         else
@@ -44,7 +47,9 @@ bool World::commit(const Op &op) {
         }
     }
     if (batch == nullptr) {
+        const Snapshot before = look(planned != nullptr);
         status = q_->step_commit(cache_, open->handle, nullptr, &error_);
+        if (commit_refused(status, struck, planned, nullptr, before)) return true;
         if (status == QUIRE_E_BUSY && !committed.empty() && config.queues > 1) {
             ++tally_->busy_answers;
             return true;
@@ -84,7 +89,7 @@ void World::order(Step &step) {
     actor.bit = static_cast<uint8_t>(1u << step.bit);
     actor.clock = host_clock_;
     join(actor.clock, queue_clock_[step.queue]);
-    if (config.flags & QUIRE_CACHE_LOG) {
+    if ((config.flags & QUIRE_CACHE_LOG) != 0 && !planned_) {
         uint8_t bytes[80];
         uint64_t size = 0;
         std::vector<uint8_t> log;
@@ -95,8 +100,9 @@ void World::order(Step &step) {
                "quire_step_log");
         uint32_t bits = 0;
         std::copy(log.begin() + 56, log.begin() + 60, reinterpret_cast<uint8_t *>(&bits));
+        std::copy(log.begin() + 24, log.begin() + 32, reinterpret_cast<uint8_t *>(&step.log));
         for (const Step &other : committed) {
-            const uint64_t back = step.number - other.number - 1;
+            const uint64_t back = step.log - other.log - 1;
             const bool before = back < 8 && bits >> back & 1;
             if (other.queue == step.queue && back < 8 && !before)
                 fail("log-order",
@@ -136,8 +142,10 @@ void World::run_step(Step &step) {
         note_first_block(*find(row.seq), row.seq);
         note_full_blocks(*find(row.seq));
     }
-    for (const Row &row : step.rows) check_tenants(step, *find(row.seq));
-    check_owed(step);
+    // The commit may have zeroed more than the open step said.
+    for (size_t i = 0; i < step.rows.size() && !planned_; ++i)
+        check_tenants(step, *find(step.rows[i].seq));
+    if (!planned_) check_owed(step);
     for (const Undo &undo : step.undo) {
         Sequence *seq = find(undo.before.id);
         if (seq != nullptr) seq->last_steps |= step.actor.bit;
@@ -145,17 +153,8 @@ void World::run_step(Step &step) {
 }
 
 void World::run_copies(Step &step) {
-    std::vector<quire_block_copy> copies(16);
-    uint32_t count = 0;
-    quire_status status =
-        q_->step_copies(cache_, step.handle, copies.data(), static_cast<uint32_t>(copies.size()),
-                        sizeof copies[0], &count, &error_);
-    if (status == QUIRE_S_INCOMPLETE) {
-        copies.resize(count);
-        status = q_->step_copies(cache_, step.handle, copies.data(), count, sizeof copies[0],
-                                 &count, &error_);
-    }
-    expect(status, {QUIRE_OK}, "quire_step_copies");
+    const std::vector<quire_block_copy> copies = planned_ ? planned_->copies : copies_of(step);
+    const auto count = static_cast<uint32_t>(copies.size());
     for (uint32_t i = 0; i < count; ++i) {
         const quire_block_copy &c = copies[i];
         if (c.group >= blocks_.size()) fail("copy", "copy %u is of group %u", i, c.group);

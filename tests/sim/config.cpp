@@ -17,14 +17,15 @@ constexpr const char *kConfigFields =
     "follower lag vocabulary documents swap_rate device shards cut";
 constexpr const char *kGroupFields = "kind window sink blocks";
 
-// Leaves some of what is allowed out, each with a chance of its own. `limits` came later and is
-// drawn apart, so that without it a seed is the run that it was.
+// Leaves some of what is allowed out, each with a chance of its own. Those from `limits` on came
+// later and are drawn apart, so that without them a seed is the run that it was.
 FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     FeatureSet set = allowed;
     const uint32_t out = rng.below(4) == 0 ? 0 : rng.range(5, 60);  // percent
     for (uint32_t i = 0; i < static_cast<uint32_t>(Feature::limits); ++i)
         if (rng.percent(out)) set.set(static_cast<Feature>(i), false);
     if (Rng(mix(seed, 0x11317)).percent(30)) set.set(Feature::limits, false);
+    if (Rng(mix(seed, 0xFA017)).percent(40)) set.set(Feature::faults, false);
     return set;
 }
 

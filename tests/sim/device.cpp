@@ -7,6 +7,22 @@
 
 namespace sim {
 
+bool Device::strikes(uint32_t kind) {
+    const bool any = fault_.kind == kFaultAny && (kind == kFaultWork || kind == kFaultFence);
+    if (fault_.count == 0 || (fault_.kind != kind && !any)) return false;
+    if (fault_.after != 0) {
+        --fault_.after;
+        return false;
+    }
+    --fault_.count;
+    fault_.after = fault_.every;
+    ++strikes_;
+    order_refused_ |= kind == kFaultFence;
+    return true;
+}
+
+quire_status Device::answer(uint32_t kind) { return strikes(kind) ? fault_.status : QUIRE_OK; }
+
 void Device::push(Queue &queue, std::function<void(uint32_t)> run) {
     queue.works.push_back({std::move(run), nullptr, 0, host_clock_});
 }
@@ -21,14 +37,10 @@ bool Device::step(Queue &queue) {
     ++works_;
     const Work now = std::move(work);
     queue.works.pop_front();
-    if (now.run && !finding) {
-        try {
-            now.run(queue.index);
-        } catch (Finding &found) {
-            finding = std::move(found);
-        }
-    } else if (now.run) {
-        now.run(queue.index);
+    try {
+        if (now.run) now.run(queue.index);
+    } catch (Finding &found) {
+        if (!finding) finding = std::move(found);
     }
     return true;
 }
@@ -111,7 +123,9 @@ void Device::copy(uint64_t dst, uint64_t src, uint64_t size, uint32_t queue) {
     if (size == 0) return;
     cell(src + size - 1);
     write(dst, size, queue, "a copy");
-    memcpy(reinterpret_cast<void *>(dst), reinterpret_cast<const void *>(src), size);
+    const uint64_t moved = strikes(kFaultLost) ? 0 : strikes(kFaultShort) ? size / 2 : size;
+    memcpy(reinterpret_cast<void *>(dst), reinterpret_cast<const void *>(src), moved);
+    if (strikes(kFaultCorrupt)) *reinterpret_cast<uint8_t *>(dst) ^= 1;
     const VectorClock &clock = queues_[queue]->clock;
     Cell *from = cell(src);
     Cell *to = cell(dst);

@@ -53,8 +53,36 @@ struct Kernel {
     std::vector<std::pair<uint64_t, int32_t>> words;
 };
 
+// What a device answers instead of working, or does instead of what it says.
+enum FaultKind : uint32_t {
+    kFaultNone = 0,
+    kFaultMemory = 1,  // it is out of memory
+    kFaultWork = 2,    // copies, fills and moves are refused
+    kFaultFence = 3,   // signals and waits that are to be enqueued are refused
+    kFaultAny = 4,     // both of these
+    // Silent, so no random script has them: the oracle must find what they do.
+    kFaultCorrupt = 5,  // one bit of a copy is wrong
+    kFaultShort = 6,    // a copy ends half way
+    kFaultLost = 7,     // a copy does not happen
+};
+
+// `count` calls of its kind fail: the first after `after` good ones, and then each after `every`.
+struct Fault {
+    uint32_t kind = kFaultNone;
+    uint32_t after = 0;
+    uint32_t count = 0;
+    uint32_t every = 0;
+    quire_status status = QUIRE_E_DEVICE_LOST;
+};
+
 class Device {
  public:
+    // Replaces the fault before it, which may not have struck as often as it should.
+    void plant(const Fault &fault) { fault_ = fault; }
+    bool fault_armed() const { return fault_.count != 0; }
+    // Calls that failed, and copies that went wrong.
+    uint64_t strikes() const { return strikes_; }
+    bool order_refused() const { return order_refused_; }  // a signal or a wait
     // Runs up to `count` works of the queue made as number `queue`; 0: all that can run.
     void advance(uint32_t queue, uint32_t count);
     // Runs all that can run, on all queues.
@@ -109,6 +137,9 @@ class Device {
         VectorClock clock{};
         bool released = false;  // what lies in it runs on
     };
+    // Whether the fault is of this kind, and its turn has come.
+    bool strikes(uint32_t kind);
+    quire_status answer(uint32_t kind);
     void push(Queue &queue, std::function<void(uint32_t)> run);
     bool step(Queue &queue);
     Cell *cell(uint64_t address);
@@ -123,6 +154,9 @@ class Device {
     VectorClock host_clock_{};
     uint64_t works_ = 0;
     uint32_t running_step_ = 0;
+    Fault fault_;
+    uint64_t strikes_ = 0;
+    bool order_refused_ = false;
 };
 
 }  // namespace sim

@@ -55,6 +55,8 @@ struct DeviceSlots {
     }
     static quire_status alloc(quire_be_device *device, uint64_t size, uint32_t kind,
                               uint64_t *address, void **host, quire_error *) {
+        const quire_status status = of(device).answer(kFaultMemory);
+        if (status < 0) return status;
         void *memory = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
         memset(memory, 0, size);
         *address = reinterpret_cast<uint64_t>(memory);
@@ -116,6 +118,8 @@ struct DeviceSlots {
     }
     static quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
                                      quire_error *) {
+        const quire_status status = of(queue).device->answer(kFaultFence);
+        if (status < 0) return status;
         Device *device = of(queue).device;
         device->push(of(queue), [device, fence = of(fence), value](uint32_t q) {
             if (fence->value >= value) return;
@@ -126,11 +130,15 @@ struct DeviceSlots {
     }
     static quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
                                    quire_error *) {
+        const quire_status status = of(queue).device->answer(kFaultFence);
+        if (status < 0) return status;
         of(queue).works.push_back({nullptr, of(fence), value, of(queue).device->host_clock_});
         return QUIRE_OK;
     }
     static quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
                              quire_error *) {
+        const quire_status status = of(queue).device->answer(kFaultWork);
+        if (status < 0) return status;
         Device *device = of(queue).device;
         std::vector<quire_be_copy> list(copies, copies + count);
         device->push(of(queue), [device, list](uint32_t q) {
@@ -140,6 +148,8 @@ struct DeviceSlots {
     }
     static quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t count,
                              uint32_t byte, quire_error *) {
+        const quire_status status = of(queue).device->answer(kFaultWork);
+        if (status < 0) return status;
         Device *device = of(queue).device;
         std::vector<quire_be_range> list(ranges, ranges + count);
         device->push(of(queue), [device, list, byte](uint32_t q) {
@@ -152,6 +162,8 @@ struct DeviceSlots {
     }
     static quire_status move_tokens(quire_be_queue *queue, const quire_be_pool *pool,
                                     const quire_be_move *moves, uint32_t count, quire_error *) {
+        const quire_status status = of(queue).device->answer(kFaultWork);
+        if (status < 0) return status;
         Device *device = of(queue).device;
         std::vector<quire_be_move> list(moves, moves + count);
         device->push(of(queue), [device, list, pool = *pool](uint32_t q) {

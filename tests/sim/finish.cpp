@@ -25,28 +25,57 @@ bool World::finish(const Op &op) {
     const bool refused = open && outcome == QUIRE_STEP_FAILED;
     const Snapshot before = look(refused);
     const uint8_t bit = step.actor.bit;
-    std::vector<Loss> losses;
-    std::vector<Owed> owed;
-    if (outcome == QUIRE_STEP_FAILED && !refused) {
-        hold_tokens();
-        hold_published(bit);
-        for (auto &seq : sequences) losses.push_back(loss(*seq, bit));
-        owed = owed_blocks(bit);
-    }
+    Failure failure;
+    if (outcome == QUIRE_STEP_FAILED && !refused) failure = foresee(bit, true);
+    const uint64_t struck = strikes();
+    const Snapshot whole = look(fault_armed());
     const quire_status status = q_->step_finish(cache_, step.handle, nullptr, outcome, &error_);
     if (refused) {
         expect(status, {QUIRE_E_BUSY}, "quire_step_finish as failed while a step is open");
         unchanged(before, "error-changes");
         return true;
     }
+    // "A failed device takes no signal; nothing changed. Finish the step with FAILED."
+    if (status == QUIRE_E_DEVICE_LOST && strikes() != struck && outcome == QUIRE_STEP_OK) {
+        ++tally_->finishes_refused;
+        unchanged(whole, "error-changes");
+        step.broken = true;
+        return open ? true : finish(op);
+    }
+    if (passed_on(status, struck)) {
+        unchanged(whole, "error-changes");
+        return true;
+    }
     expect(status, {QUIRE_OK}, "quire_step_finish");
     changed_since_begin_ = true;
     join(host_clock_, step.actor.clock);
+    make_stale(step.handle);
+    committed.erase(committed.begin() + static_cast<ptrdiff_t>(at));
+    settle(bit, outcome == QUIRE_STEP_FAILED);
+    take_failure(failure);
+    return true;
+}
+
+void World::make_stale(quire_step handle) {
     if (stale_steps_.size() < 16)
-        stale_steps_.push_back(step.handle);
+        stale_steps_.push_back(handle);
     else
-        stale_steps_[ops_ % 16] = step.handle;
-    if (outcome == QUIRE_STEP_FAILED) {
+        stale_steps_[ops_ % 16] = handle;
+}
+
+// What each sequence keeps if the step `bit` fails now, and which blocks are to be zeroed then.
+World::Failure World::foresee(uint8_t bit, bool may_ask) {
+    Failure failure;
+    hold_tokens();
+    if (may_ask) hold_published(bit);
+    for (auto &seq : sequences) failure.losses.push_back(loss(*seq, bit));
+    failure.owed = owed_blocks(bit);
+    return failure;
+}
+
+// Nothing depends on the step `bit` any more.
+void World::settle(uint8_t bit, bool failed) {
+    if (failed) {
         ++tally_->steps_failed;
         memory_.poison(bit);
         fail_kernels(bit);
@@ -55,7 +84,6 @@ bool World::finish(const Op &op) {
         settle_kernels(bit);
     }
     bits_used_ &= static_cast<uint8_t>(~bit);
-    committed.erase(committed.begin() + static_cast<ptrdiff_t>(at));
     const auto settle = [bit](Sequence &seq) {
         for (uint8_t &depends : seq.depends) depends &= static_cast<uint8_t>(~bit);
         for (uint8_t &depends : seq.made) depends &= static_cast<uint8_t>(~bit);
@@ -65,9 +93,11 @@ bool World::finish(const Op &op) {
     for (auto &seq : sequences) settle(*seq);
     if (open)
         for (Undo &undo : open->undo) settle(undo.before);
-    for (size_t i = 0; i < losses.size(); ++i) take_loss(*sequences[i], losses[i]);
-    mark_owed(owed);
-    return true;
+}
+
+void World::take_failure(const Failure &failure) {
+    for (size_t i = 0; i < failure.losses.size(); ++i) take_loss(*sequences[i], failure.losses[i]);
+    mark_owed(failure.owed);
 }
 
 // "A slot counts as written only if a sequence or the prefix cache still has a token there when the

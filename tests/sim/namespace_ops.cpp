@@ -113,7 +113,15 @@ bool World::migrate(const Op &op) {
     const bool may_be_fixed = (config.flags & QUIRE_CACHE_LOG) != 0 && host != host_blocks_;
     const bool busy = open || !committed.empty();
     const Snapshot before = look(true);
+    const uint64_t struck = strikes();
     const quire_status status = q_->cache_migrate(cache_, &desc, &got, &error_);
+    if (strikes() != struck && status != QUIRE_OK) {
+        ++tally_->migrations_failed;
+        expect(status, {QUIRE_E_DEVICE_MEMORY, QUIRE_E_DEVICE_LOST, QUIRE_E_OS},
+               "quire_cache_migrate on a device that refuses");
+        unchanged(before, "error-changes");
+        return true;
+    }
     // On a device steps may be done and not noticed yet.
     if (on_device() && status == QUIRE_E_BUSY) {
         unchanged(before, "error-changes");

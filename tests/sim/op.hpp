@@ -43,6 +43,7 @@ constexpr uint32_t kMaxFields = 11;
     O(refuse, "what kind seq")                                             \
     O(batch, "batch rows blocks tokens context masks")                     \
     O(advance, "queue count")                                              \
+    O(fault, "shard kind after count every status")                        \
     O(audit, "")                                                           \
     O(check, "")
 

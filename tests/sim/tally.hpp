@@ -25,7 +25,8 @@ namespace sim {
     T(drops_probed) T(shared_in_place) T(device_seeds) T(shard_seeds) T(broken_steps) \
     T(quotas_beside) T(late_unpublished) T(given_up) T(given_up_published) T(given_up_unsure) \
     T(limits) T(limits_reached) T(limits_ignored) T(limits_of_swapped) T(limits_probed) \
-    T(limits_in_windows)
+    T(limits_in_windows) T(faults_struck) T(steps_undone) T(finishes_refused) T(out_of_memory) \
+    T(migrations_failed) T(refusals_passed_on)
 // clang-format on
 
 struct Tally {

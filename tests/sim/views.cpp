@@ -42,8 +42,15 @@ bool World::make_batch(const Op &op) {
     batch.desc.max_cross_tokens = config.cross() ? 64 : 0;
     batch.desc.views = kAllViews;
     if (op.f[5] == 0) batch.desc.views &= ~static_cast<uint32_t>(QUIRE_VIEW_MASK);
-    expect(q_->batch_create(cache_, &batch.desc, &batch.batch, &error_), {QUIRE_OK},
-           "quire_batch_create");
+    const uint64_t struck = strikes();
+    const Snapshot before = look(fault_armed());
+    const quire_status status = q_->batch_create(cache_, &batch.desc, &batch.batch, &error_);
+    if (status == QUIRE_E_DEVICE_MEMORY && strikes() != struck) {
+        ++tally_->out_of_memory;
+        unchanged(before, "error-changes");
+        return true;
+    }
+    expect(status, {QUIRE_OK}, "quire_batch_create");
     batches.push_back(batch);
     return true;
 }

@@ -80,6 +80,7 @@ std::vector<uint32_t> World::host_blocks() const {
 }
 
 void World::close() {
+    end_faults();
     if (open) abort();
     for (Batch &batch : batches) batch.last_number = 0;
     while (!committed.empty()) {
@@ -231,6 +232,8 @@ bool World::dispatch(const Op &op) {
             return true;
         case OpKind::advance:
             return advance(op);
+        case OpKind::fault:
+            return plant_fault(op);
         case OpKind::count:
             break;
     }

@@ -67,6 +67,7 @@ struct Step {
     uint32_t flags = 0;
     uint32_t bit = 0;     // of the 8, once it is committed
     uint64_t number = 0;  // of commits
+    uint64_t log = 0;     // its log's number; 0: it has none
     Actor actor;
     std::vector<Row> rows;
     std::vector<Undo> undo;
@@ -225,6 +226,14 @@ class World {
         uint32_t group = 0;
         int32_t id = 0;
     };
+    struct Failure {
+        std::vector<Loss> losses;  // of each sequence
+        std::vector<Owed> owed;
+    };
+    Failure foresee(uint8_t bit, bool may_ask);
+    void settle(uint8_t bit, bool failed);
+    void take_failure(const Failure &failure);
+    void make_stale(quire_step handle);
     std::vector<Owed> owed_blocks(uint8_t bit);
     void mark_owed(const std::vector<Owed> &owed);
     void check_owed(const Step &step);
@@ -263,6 +272,25 @@ class World {
     void settle_kernels(uint8_t bit);
     void check_devices();
     bool advance(const Op &op);
+    // faults.cpp
+    bool plant_fault(const Op &op);
+    bool fault_armed() const;
+    uint64_t strikes() const;
+    void end_faults();
+    bool passed_on(quire_status status, uint64_t struck);
+    bool was_aborted(const Step &step);
+    std::string order_promise(const std::string &promise) const;
+    // The tables and copies of an open step, which no one can ask for once its commit has failed.
+    struct Plan {
+        std::map<uint32_t, std::vector<std::vector<int32_t>>> tables;  // of each sequence and group
+        std::vector<quire_block_copy> copies;
+    };
+    std::unique_ptr<Plan> plan();
+    std::vector<quire_block_copy> copies_of(const Step &step);
+    bool commit_refused(quire_status status, uint64_t struck, std::unique_ptr<Plan> &plan,
+                        Batch *batch, const Snapshot &before);
+    void undo_step(std::unique_ptr<Plan> plan, Batch *batch);
+    void adopt_undone(const Sums &before);
     bool device_idle() const;
     // refuse.cpp
     bool refuse(const Op &op);
@@ -340,6 +368,7 @@ class World {
     size_t kernel_ = kNoKernel;                     // of the row being executed
     uint32_t view_shard_ = 0;                       // whose views are looked at
     bool without_pool_ = false;                     // it holds no layer of their group
+    std::unique_ptr<Plan> planned_;                 // while a step that was undone is executed
 };
 
 }  // namespace sim
