@@ -18,6 +18,7 @@ namespace quire::fuzz {
 
 constexpr uint64_t kRecycledBytes = uint64_t{1} << 16;
 constexpr uint64_t kMostHostBytes = uint64_t{128} << 20;  // of one block; more is refused
+constexpr uint64_t kMostKeptBytes = uint64_t{256} << 20;  // of all that wait for the next input
 
 class Recycled {
  public:
@@ -27,6 +28,7 @@ class Recycled {
         if (size_bytes >= kRecycledBytes && !kept.empty()) {
             void *block = kept.back();
             kept.pop_back();
+            kept_bytes() -= size_bytes;
             return block;
         }
         // Every kept block serves every alignment.
@@ -36,15 +38,19 @@ class Recycled {
         return posix_memalign(&block, alignment, size_bytes) == 0 ? block : nullptr;
     }
     static void release(void *, void *block, uint64_t size_bytes, uint64_t) {
-        std::vector<void *> &kept = blocks()[size_bytes];
-        if (size_bytes < kRecycledBytes || kept.size() >= 4 || size_bytes > (1u << 24)) {
+        if (size_bytes < kRecycledBytes || kept_bytes() + size_bytes > kMostKeptBytes) {
             std::free(block);
         } else {
-            kept.push_back(block);
+            blocks()[size_bytes].push_back(block);
+            kept_bytes() += size_bytes;
         }
     }
 
  private:
+    static uint64_t &kept_bytes() {
+        static uint64_t bytes = 0;
+        return bytes;
+    }
     static std::map<uint64_t, std::vector<void *>> &blocks() {
         static auto *all = new std::map<uint64_t, std::vector<void *>>;  // outlives every cache
         return *all;
