@@ -137,7 +137,7 @@ void World::undo_step(std::unique_ptr<Plan> plan, Batch *batch) {
 }
 
 // False: the sequences are what a failed finish leaves. Else they are what they were before the
-// step, as an abort leaves them, and that is a finding.
+// step, as an abort leaves them: a finding if a failed finish would leave anything else.
 bool World::was_aborted(const Step &step) {
     bool aborted = !step.undo.empty();
     bool differs = false;  // at all from what a failed finish leaves
@@ -146,14 +146,14 @@ bool World::was_aborted(const Step &step) {
         if (seq == nullptr) continue;
         const quire_seq_info got = info(*seq);
         aborted &= got.known_tokens == undo.before.known() && got.flags == undo.before.flags() &&
-                   got.computed_tokens <= undo.before.computed;
+                   got.computed_tokens == undo.before.computed;
         differs |= got.known_tokens < seq->known() - seq->drafts ||
                    ((got.flags ^ seq->flags()) & QUIRE_SEQ_PREEMPTED) != 0;
     }
     for (const Row &row : step.rows)
         differs |= row.count != 0 && (info(*find(row.seq)).flags & QUIRE_SEQ_LOST) == 0;
-    if (!aborted || !differs) return false;
-    if (!tolerate("undone-as-abort"))
+    if (!aborted) return false;
+    if (differs && !tolerate("undone-as-abort"))
         fail("undone-as-abort",
              "step %u was undone by its commit: its sequences lost the tokens of their items, or "
              "are preempted as before, as after an abort",
