@@ -29,12 +29,12 @@ struct Options {
 struct Case {
     const char *name;
     bool same_namespace;
-    const char *salt;  // of whoever computed it; NULL: none. The one who asks has none
+    const char *salt;  // of the tenant that computed it; NULL: none, as the one that asks
     bool computed;     // false: that one computed another prompt, of the same length
 };
 constexpr Case kCases[] = {
-    {"nobody", false, nullptr, false},
-    {"nobody, again", false, nullptr, false},
+    {"no one", false, nullptr, false},
+    {"no one, again", false, nullptr, false},
     {"another namespace", false, nullptr, true},
     {"the same namespace, another salt", true, "s", true},
     {"the same namespace", true, nullptr, true},
