@@ -54,11 +54,12 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     Status ready = parts_.steps.prepare(record, batch, error);
     if (ready.ok()) ready = parts_.log_writer.reserve(record);
     if (ready.ok()) ready = parts_.steps.order(record, error);
-    if (!ready.ok()) return parts_.steps.refuse_commit(record, ready, error);
-    QUIRE_TRY(parts_.steps.commit(record, batch, error));
-    parts_.log_writer.write(record);
+    Status done = ready.ok() ? parts_.steps.commit(record, batch, error)
+                             : parts_.steps.refuse_commit(record, ready, error);
+    if (parts_.books.records.is_open()) return done;
+    if (done.ok()) parts_.log_writer.write(record);
     parts_.withdrawal.make_node_room();
-    return Status{};
+    return done;
 }
 
 Status Cache::finish(uint64_t step, const quire_native *native, uint32_t outcome,

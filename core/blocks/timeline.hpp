@@ -20,7 +20,8 @@ namespace quire {
 
 constexpr uint32_t kMaxUnfinished = QUIRE_UNFINISHED_STEPS;
 constexpr uint64_t kNoBarrier = UINT64_MAX;
-constexpr uint64_t kAnyQueue = UINT64_MAX;  // no queue has this number
+constexpr uint64_t kAnyQueue = UINT64_MAX;     // no queue has this number
+constexpr uint64_t kNoQueue = UINT64_MAX - 1;  // nor this: of a step that nothing was enqueued for
 
 class Timeline {
  public:

@@ -2,6 +2,8 @@
 
 #include "core/steps/runs.hpp"
 
+#include <bit>
+
 #include "core/device/backend_call.hpp"
 #include "quire/queue.h"
 
@@ -9,7 +11,8 @@ namespace quire {
 
 namespace {
 
-constexpr uint64_t kNeverReached = QUIRE_FENCE_FAILED - 1;
+// The value of a fence that the device has not accepted yet: work of the step may still run.
+constexpr uint64_t kUnsignalled = QUIRE_FENCE_FAILED - 1;
 
 }  // namespace
 
@@ -57,21 +60,49 @@ void Runs::close(StepRecord *record) {
     books_.journal.tree().release_touched();
 }
 
-Status Runs::wait_for_other_queues(StepRecord *record, quire_error *error) {
-    if (books_.timeline.idle()) return Status{};
-    for (const Change &change : record->changes) {
+uint32_t Runs::steps_to_wait_for(const StepRecord &record) const {
+    uint32_t steps = 0;
+    if (books_.timeline.idle()) return steps;
+    for (const Change &change : record.changes) {
         if (change.kind == ChangeKind::dropped) continue;
         uint64_t last = books_.sequences[change.sequence].last_step;
-        if (books_.timeline.done(last) || books_.timeline.queue_of(last) == record->queue) continue;
+        if (books_.timeline.done(last)) continue;
+        uint64_t queue = books_.timeline.queue_of(last);
+        if (queue == record.queue && queue != kNoQueue) continue;
         uint32_t index = Timeline::ring_index(last);
-        if ((record->waited >> index & 1) != 0) continue;
-        record->waited |= 1u << index;
-        const StepRecord &other = books_.records[index];
+        steps |= 1u << index;
+        if (queue == kNoQueue) [[unlikely]]
+            steps |= unmet_waits(books_.records[index]);
+    }
+    return steps;
+}
+
+// What a step should have waited for, of which it enqueued nothing, without what is done by now:
+// other steps may have those places.
+uint32_t Runs::unmet_waits(const StepRecord &record) const {
+    uint32_t steps = 0;
+    for (uint32_t left = record.waited; left != 0; left &= left - 1) {
+        uint32_t index = static_cast<uint32_t>(std::countr_zero(left));
+        uint64_t step = books_.records[index].number;
+        if (step < record.number && !books_.timeline.done(step)) steps |= 1u << index;
+    }
+    return steps;
+}
+
+Status Runs::wait_for_other_queues(StepRecord *record, quire_error *error) {
+    record->waited = steps_to_wait_for(*record);
+    for (uint32_t left = record->waited; left != 0; left &= left - 1) {
+        const StepRecord &other = books_.records[static_cast<uint32_t>(std::countr_zero(left))];
         if (other.phase == StepPhase::unused)
             continue;  // its work has run, and its queue may be gone
         QUIRE_TRY(wait_for_step(*record, other, error));
     }
     return Status{};
+}
+
+void Runs::leave_unordered(StepRecord *record) {
+    record->queue = kNoQueue;
+    record->waited = steps_to_wait_for(*record);
 }
 
 Status Runs::wait_for_step(const StepRecord &record, const StepRecord &other, quire_error *error) {
@@ -81,6 +112,11 @@ Status Runs::wait_for_step(const StepRecord &record, const StepRecord &other, qu
         if (other.queues[i]->lock.is_abandoned()) {
             return fail(QUIRE_E_DEVICE_LOST,
                         "a sequence of the step last ran in step {}, on a queue that was abandoned",
+                        other.number);
+        }
+        if (other.fence_values[i] == kUnsignalled) {
+            return fail(QUIRE_E_DEVICE_LOST,
+                        "a sequence of the step last ran in step {}, whose queue accepts no fence",
                         other.number);
         }
         QueueUse use(queue);
@@ -189,23 +225,46 @@ Status Runs::signal(StepRecord *record, uint32_t shard, quire_error *error) {
     return Status{};
 }
 
+// Whether anything can still run on the shard's device. What it does not tell may run.
+bool Runs::may_run(StepRecord *record, uint32_t shard) {
+    quire_error ignored{};
+    ignored.struct_size = sizeof ignored;
+    const Device &device = *record->queues[shard]->device;
+    Status idle =
+        call<&quire_backend_api::quiesce>(*device.api, &ignored, device.handle, uint64_t{0});
+    bool is_lost = idle.code == QUIRE_E_DEVICE_LOST;
+    if (is_lost) books_.shards.note_untracked(shard);
+    return !is_lost && idle.code != QUIRE_OK;
+}
+
 bool Runs::abandon(StepRecord *record) {
     quire_error ignored{};
     ignored.struct_size = sizeof ignored;
     bool running = false;
     for (uint32_t i = 0; i < record->shard_count; ++i) {
-        record->fence_values[i] = 0;  // a device that refuses even a fence is taken for dead
         // On an abandoned queue any work may still run, and no fence will tell when it has.
-        bool is_abandoned = record->queues[i]->lock.is_abandoned();
-        if (is_abandoned) record->fence_values[i] = kNeverReached;
-        bool is_tracked = is_abandoned || signal(record, i, &ignored).ok();
-        if (!is_tracked) books_.shards.note_untracked(i);
-        running |= is_tracked;
+        record->fence_values[i] = kUnsignalled;
+        bool is_tracked =
+            record->queues[i]->lock.is_abandoned() || signal(record, i, &ignored).ok();
+        if (!is_tracked && !may_run(record, i)) record->fence_values[i] = 0;
+        running |= record->fence_values[i] != 0;
     }
     record->handle = 0;
     record->phase = StepPhase::finished;
     end_batch(record);
     return running;
+}
+
+// Once a device is idle, a fence would only say later what is known now.
+void Runs::track_again(StepRecord *record, uint32_t shard) {
+    quire_error ignored{};
+    ignored.struct_size = sizeof ignored;
+    if (record->queues[shard]->lock.is_abandoned()) return;
+    if (may_run(record, shard)) {
+        (void)signal(record, shard, &ignored);
+    } else {
+        record->fence_values[shard] = 0;
+    }
 }
 
 void Runs::complete(StepRecord *record) {
@@ -221,20 +280,21 @@ void Runs::complete(StepRecord *record) {
 }
 
 // *passed: every shard reached its value. *failed: a shard's fence failed.
-Status Runs::read_fences(const StepRecord &record, bool *passed, bool *failed, quire_error *error) {
+Status Runs::read_fences(StepRecord *record, bool *passed, bool *failed, quire_error *error) {
     *passed = true;
     *failed = false;
-    for (uint32_t i = 0; i < record.shard_count && *passed; ++i) {
-        if (record.fence_values[i] == 0) continue;  // none of its work can run there, see abandon
+    for (uint32_t i = 0; i < record->shard_count && *passed; ++i) {
+        if (record->fence_values[i] == kUnsignalled) track_again(record, i);
+        if (record->fence_values[i] == 0) continue;  // none of its work can run there
         uint64_t value = 0;
-        Queue *queue = record.queues[i];
-        if (queue->lock.is_abandoned()) {
+        Queue *queue = record->queues[i];
+        if (queue->lock.is_abandoned() || record->fence_values[i] == kUnsignalled) {
             *passed = false;
             return Status{};
         }
         QUIRE_TRY(
             call<&quire_backend_api::fence_read>(*queue->device->api, error, queue->fence, &value));
-        *passed = value >= record.fence_values[i];
+        *passed = value >= record->fence_values[i];
         *failed |= value == QUIRE_FENCE_FAILED;
     }
     return Status{};
@@ -250,6 +310,11 @@ Status Runs::await_writes(Awaited *out, quire_error *error) {
         if (record.phase != StepPhase::finished) continue;
         for (uint32_t i = 0; i < record.shard_count; ++i) {
             if (record.fence_values[i] == 0) continue;  // none of its work can run there
+            if (record.fence_values[i] == kUnsignalled) {
+                return fail(QUIRE_E_BUSY,
+                            "step {} failed, and its queue accepts no fence: it may still run",
+                            step);
+            }
             Queue *queue = record.queues[i];
             uint64_t value = 0;
             QUIRE_TRY(call<&quire_backend_api::fence_read>(*queue->device->api, error, queue->fence,

@@ -36,10 +36,17 @@ class Runs {
     // back once it has begun checks for this first, by a wait for a value that is already reached.
     // Any other fault of a queue shows up when the work is enqueued.
     Status check_queues(const StepRecord &record, quire_error *error);
-    // A sequence that last ran on another queue runs here only after that step's fence.
+    // The unfinished steps of other queues, as a set of ring indices, that the step must run after:
+    // those in which its sequences last ran.
+    uint32_t steps_to_wait_for(const StepRecord &record) const;
+    // Makes the step's queues wait for these steps' fences, and notes them in the record.
     Status wait_for_other_queues(StepRecord *record, quire_error *error);
     // Makes the step's queues wait on the devices for another step's fences.
     Status wait_for_step(const StepRecord &record, const StepRecord &other, quire_error *error);
+    // The step takes its place on the timeline with nothing enqueued, because a device refused its
+    // part before. It has no queue there: what comes after it on its queues must still wait for
+    // what it should have waited for. Comes before commit().
+    void leave_unordered(StepRecord *record);
 
     // The step is final: takes its place on the timeline.
     void commit(StepRecord *record, Batch *batch);
@@ -68,8 +75,9 @@ class Runs {
         return wait_for_signal(record, *native, error);
     }
     // Ends a committed step that is undone, because the engine says so or a device refused its
-    // part. The part that was enqueued may still run: the blocks wait for fences as after finish.
-    // False if none of it can run; then complete() comes next.
+    // part. The part that was enqueued may still run: the blocks wait for fences as after finish. A
+    // fence that a device refuses is asked for again at each poll, until it is accepted or nothing
+    // runs on the device. False if none of the step can run; then complete() comes next.
     bool abandon(StepRecord *record);
     // Called when the work of the step has run.
     void complete(StepRecord *record);
@@ -97,7 +105,10 @@ class Runs {
     void begin_batch(StepRecord *record, Batch *batch);
     void end_batch(StepRecord *record);
     Status signal(StepRecord *record, uint32_t shard, quire_error *error);
-    Status read_fences(const StepRecord &record, bool *passed, bool *failed, quire_error *error);
+    uint32_t unmet_waits(const StepRecord &record) const;
+    bool may_run(StepRecord *record, uint32_t shard);
+    void track_again(StepRecord *record, uint32_t shard);
+    Status read_fences(StepRecord *record, bool *passed, bool *failed, quire_error *error);
 
     CacheBooks &books_;
     QueueSets queue_sets_;
@@ -110,7 +121,7 @@ Status Runs::poll(quire_error *error, Fail fail) {
         StepRecord &record = books_.records[Timeline::ring_index(step)];
         if (record.phase != StepPhase::finished) continue;
         bool passed = false, failed = false;
-        QUIRE_TRY(read_fences(record, &passed, &failed, error));
+        QUIRE_TRY(read_fences(&record, &passed, &failed, error));
         if (!passed) continue;
         if (failed && !record.failed) {
             if (books_.records.is_open()) continue;  // rolled back at the next begin

@@ -78,8 +78,8 @@ struct StepRecord : StepEdits {
     uint32_t rows = 0;
     bool dropped = false;  // true if an item was dropped
     bool failed = false;   // true if it failed and was rolled back
-    uint32_t waited =
-        0;  // bit ring index: its queues wait for that step, which runs on other queues
+    // Bit ring index: its queues wait for that step, which runs on other queues; or should have.
+    uint32_t waited = 0;
     uint32_t shard_count = 0;
     Batch *batch = nullptr;  // until the step is finished or the batch takes a later one
     Queue *queues[kMaxShards] = {};

@@ -213,18 +213,21 @@ void Steps::count_copies(const StepRecord &record) {
     ++books_.counts.steps;
 }
 
-Status Steps::prepare(StepRecord *record, Batch *batch, quire_error *error) {
-    QUIRE_TRY(poll(error));
-    QUIRE_TRY(check_batch(*record, batch));
+Status Steps::reserve(const StepRecord &record) {
     uint64_t unscrubbed_count = books_.journal.unscrubbed_count();
     if (unscrubbed_count != 0 && !books_.records.reserve(0, 0, unscrubbed_count, 0))
         return no_host_memory();
+    if (books_.audits && !witness_.reserve(record, unscrubbed_count)) return no_host_memory();
     return Status{};
 }
 
+Status Steps::prepare(StepRecord *record, Batch *batch, quire_error *error) {
+    QUIRE_TRY(poll(error));
+    QUIRE_TRY(check_batch(*record, batch));
+    return reserve(*record);
+}
+
 Status Steps::order(StepRecord *record, quire_error *error) {
-    bool has_room = !books_.audits || witness_.reserve(*record, books_.journal.unscrubbed_count());
-    if (!has_room) return no_host_memory();
     record->waited = 0;
     if (!books_.has_memory) return Status{};
     QUIRE_TRY(runs_.check_queues(*record, error));
@@ -233,18 +236,22 @@ Status Steps::order(StepRecord *record, quire_error *error) {
 
 Status Steps::refuse_commit(StepRecord *record, const Status &why, quire_error *error) {
     if (!is_lost(why)) return why;
-    undo_step(record);
+    QUIRE_TRY(reserve(*record));
+    runs_.leave_unordered(record);
+    make_final(record, nullptr);
+    abandon(record);
     return Runs::lost_at_commit(why, error);
 }
 
-Status Steps::commit(StepRecord *record, Batch *batch, quire_error *error) {
+void Steps::make_final(StepRecord *record, Batch *batch) {
     if (batch != nullptr) {
         batch->turn();
         batch->begin_write();
     }
     books_.journal.scrub(record);
     settle_changes(record, batch);
-    if (books_.audits) witness_.note_step(*record);
+    bool will_run = record->queue != kNoQueue;
+    if (books_.audits && will_run) witness_.note_step(*record);
     if (record->dropped) prefixes_.publish_again(*record);
     prefixes_.settle_named(record->dropped);
     if (batch != nullptr) batch->end_write(record->number);
@@ -252,6 +259,10 @@ Status Steps::commit(StepRecord *record, Batch *batch, quire_error *error) {
     books_.records.set_closed();
     books_.journal.tree().release_touched();
     runs_.commit(record, batch);
+}
+
+Status Steps::commit(StepRecord *record, Batch *batch, quire_error *error) {
+    make_final(record, batch);
     if (!books_.has_memory) return Status{};
     Status enqueued = runs_.enqueue(*record, batch, error);
     if (enqueued.ok()) [[likely]]

@@ -40,7 +40,7 @@ class Steps {
     Status prepare(StepRecord *record, Batch *batch, quire_error *error);
     // Makes the step's queues wait for what must come before it.
     Status order(StepRecord *record, quire_error *error);
-    // Returns why the commit is refused; if a device was lost, the step is undone too.
+    // Returns why the commit is refused; if a device was lost, the step has failed.
     Status refuse_commit(StepRecord *record, const Status &why, quire_error *error);
     // REQUIRES: order().
     Status commit(StepRecord *record, Batch *batch, quire_error *error);
@@ -62,6 +62,8 @@ class Steps {
     void pass_windows(const Change &change);
     void settle_changes(StepRecord *record, Batch *batch);
     void count_copies(const StepRecord &record);
+    Status reserve(const StepRecord &record);
+    void make_final(StepRecord *record, Batch *batch);
 
     CacheBooks &books_;
     Tenants &tenants_;

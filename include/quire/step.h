@@ -233,6 +233,9 @@ enum { QUIRE_STEP_OK = 0, QUIRE_STEP_FAILED = 1 };
 /* Says that all work of the step has been enqueued on its queues: a fence is inserted after it. In
  * a bookkeeping-only cache it says that the step is done. The handle is stale afterwards, and
  * nothing may be launched on the step's batch before its next commit.
+ * Where a step failed, also at its commit, and a queue refuses the fence, the step counts as
+ * running until the queue accepts one or nothing runs on the queue's device: later calls see to it.
+ * Until then, the commit of a step that must come after it is QUIRE_E_DEVICE_LOST.
  *
  * QUIRE_STEP_FAILED takes *computed* back in every sequence that depends on the step
  * (QUIRE_SEQ_LOST): from the first token that the step computed, moved or copied on, or that lies

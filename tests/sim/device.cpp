@@ -65,6 +65,10 @@ bool Device::idle() const {
     return true;
 }
 
+void Device::see_idle() {
+    for (const auto &queue : queues_) join(host_clock_, queue->clock);
+}
+
 void Device::enqueue(uint32_t queue, std::shared_ptr<Kernel> kernel) {
     push(*queues_.at(queue), [this, kernel](uint32_t q) { run_kernel(*kernel, q); });
 }

@@ -88,6 +88,8 @@ class Device {
     // Runs all that can run, on all queues.
     void drain();
     bool idle() const;
+    // The host knows that nothing runs: what it enqueues from now on comes after all that did.
+    void see_idle();
     uint32_t queue_count() const { return static_cast<uint32_t>(queues_.size()); }
     void enqueue(uint32_t queue, std::shared_ptr<Kernel> kernel);
     uint64_t works() const { return works_; }

@@ -200,9 +200,11 @@ struct DeviceSlots {
                                   quire_error *) {
         return QUIRE_E_UNSUPPORTED;
     }
-    static quire_status quiesce(quire_be_device *device, uint64_t, quire_error *) {
-        of(device).drain();
-        return of(device).idle() ? QUIRE_OK : QUIRE_S_TIMEOUT;
+    static quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *) {
+        if (timeout_ns != 0) of(device).drain();
+        if (!of(device).idle()) return QUIRE_S_TIMEOUT;
+        of(device).see_idle();
+        return QUIRE_OK;
     }
     static quire_status shutdown(uint64_t *live, quire_error *) {
         *live = 0;

@@ -89,11 +89,7 @@ bool World::device_idle() const {
 
 void World::check_devices() {
     for (const Shard &shard : shards_)
-        if (shard.fake->finding) {
-            Finding found = *shard.fake->finding;
-            found.promise = order_promise(found.promise);
-            throw found;
-        }
+        if (shard.fake->finding) throw *shard.fake->finding;
     std::erase_if(running_, [](const auto &kernel) { return kernel.use_count() == 1; });
 }
 

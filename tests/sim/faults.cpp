@@ -51,12 +51,12 @@ bool World::passed_on(quire_status status, uint64_t struck) {
     return true;
 }
 
-// Once a device has refused a signal or a wait, what is found of its order is named apart, for it
-// is known and open (open_defects.hpp).
-std::string World::order_promise(const std::string &promise) const {
+// A failed step whose fence its device refused may run until the device is idle, and a step that
+// must come after it cannot be committed meanwhile.
+bool World::may_lack_fence() const {
     for (const Shard &shard : shards_)
-        if (shard.fake->order_refused()) return "refused-" + promise;
-    return promise;
+        if (shard.fake->order_refused() && !shard.fake->idle()) return true;
+    return false;
 }
 
 void World::end_faults() {
@@ -90,7 +90,7 @@ std::vector<quire_block_copy> World::copies_of(const Step &step) {
 // Whether the commit of the open step answered so because a device refused its part.
 bool World::commit_refused(quire_status status, uint64_t struck, std::unique_ptr<Plan> &plan,
                            Batch *batch, const Snapshot &before) {
-    if (status == QUIRE_E_DEVICE_LOST && strikes() != struck) {
+    if (status == QUIRE_E_DEVICE_LOST && (strikes() != struck || may_lack_fence())) {
         undo_step(std::move(plan), batch);
         return true;
     }
@@ -111,7 +111,6 @@ void World::undo_step(std::unique_ptr<Plan> plan, Batch *batch) {
     for (const Undo &undo : step.undo)
         if (Sequence *seq = find(undo.before.id)) seq->in_step = seq->has_item = false;
     const Sums before = sums_;
-    const Memory whole = memory_;
     planned_ = std::move(plan);
     begin_kernels(step);
     run_step(step);
@@ -125,42 +124,12 @@ void World::undo_step(std::unique_ptr<Plan> plan, Batch *batch) {
     make_stale(step.handle);
     settle(step.actor.bit, true);
     take_unpublished(step);
-    if (was_aborted(step))
-        memory_ = whole;
-    else
-        take_failure(failure);
+    take_failure(failure);
     adopt_undone(before);
     uint32_t count = 0;
     expect(
         q_->step_copies(cache_, step.handle, nullptr, 0, sizeof(quire_block_copy), &count, &error_),
         {QUIRE_E_STALE}, "quire_step_copies of a step that was undone");
-}
-
-// False: the sequences are what a failed finish leaves. Else they are what they were before the
-// step, as an abort leaves them: a finding if a failed finish would leave anything else.
-bool World::was_aborted(const Step &step) {
-    bool aborted = !step.undo.empty();
-    bool differs = false;  // at all from what a failed finish leaves
-    for (const Undo &undo : step.undo) {
-        const Sequence *seq = find(undo.before.id);
-        if (seq == nullptr) continue;
-        const quire_seq_info got = info(*seq);
-        aborted &= got.known_tokens == undo.before.known() && got.flags == undo.before.flags() &&
-                   got.computed_tokens == undo.before.computed;
-        differs |= got.known_tokens < seq->known() - seq->drafts ||
-                   ((got.flags ^ seq->flags()) & QUIRE_SEQ_PREEMPTED) != 0;
-    }
-    for (const Row &row : step.rows)
-        differs |= row.count != 0 && (info(*find(row.seq)).flags & QUIRE_SEQ_LOST) == 0;
-    if (!aborted) return false;
-    if (differs && !tolerate("undone-as-abort"))
-        fail("undone-as-abort",
-             "step %u was undone by its commit: its sequences lost the tokens of their items, or "
-             "are preempted as before, as after an abort",
-             step.id);
-    for (size_t i = step.undo.size(); i-- > 0;) put_back(step.undo[i].before);
-    for (auto &seq : sequences) compare(*seq, "a commit that undid its step");
-    return true;
 }
 
 // Nothing says whether a step that a commit undid counts in the statistics (README.md, question

@@ -278,8 +278,7 @@ class World {
     uint64_t strikes() const;
     void end_faults();
     bool passed_on(quire_status status, uint64_t struck);
-    bool was_aborted(const Step &step);
-    std::string order_promise(const std::string &promise) const;
+    bool may_lack_fence() const;
     // The tables and copies of an open step, which no one can ask for once its commit has failed.
     struct Plan {
         std::map<uint32_t, std::vector<std::vector<int32_t>>> tables;  // of each sequence and group
