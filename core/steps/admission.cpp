@@ -201,9 +201,8 @@ Status Admission::plan_item(const ItemList &list, uint32_t i, Plan *plan, Short 
         *missing = needs_.shortage(*plan);
     }
     bool may_preempt = (books_.records.open().flags & QUIRE_STEP_MAY_PREEMPT) != 0;
-    if (missing->reason == QUIRE_WAIT_POOL && !plan->admission && may_preempt) {
+    if (missing->reason != 0 && !plan->admission && may_preempt)
         QUIRE_TRY(make_room(plan, missing));
-    }
     if (missing->reason == 0) QUIRE_TRY(reserve(plan));
     if (item.mask_kind == QUIRE_MASK_NONE) return Status{};
     bool ok = books_.records.reserve_mask(unfolded_words(item, list.tokens, plan->known));
@@ -251,25 +250,37 @@ Status Admission::add_item(const ItemList &list, uint32_t i) {
     return Status{};
 }
 
-// Preempts until the plan's need is met. If it cannot be met, no sequence is preempted.
+// Preempts until the plan's need is met: first what its namespace's quota lacks, of which other
+// namespaces' sequences can give nothing, then what the pool lacks. If the need cannot be met, no
+// sequence is preempted.
 Status Admission::make_room(Plan *plan, Short *missing) {
     StepRecord &record = books_.records.open();
     uint64_t before = record.changes.size();
+    Status given;
+    if (needs_.quota_shortage(*plan).reason != 0) {
+        given = preempt_for(plan, kOfNamespace, missing);
+    }
+    if (given.ok() && missing->reason == QUIRE_WAIT_POOL) {
+        given = preempt_for(plan, kOfAll, missing);
+    }
+    if (!given.ok() || missing->reason != 0) changes_.undo_to(&record, before);
+    return given;
+}
+
+// Preempts victims of the scope until the plan lacks nothing that they can give.
+Status Admission::preempt_for(Plan *plan, VictimScope scope, Short *missing) {
     uint64_t for_seq = books_.handles.handle(plan->sequence);
-    if (!preemption_.gather_victims(plan->sequence)) return no_host_memory();
-    while (missing->reason == QUIRE_WAIT_POOL) {
+    if (!preemption_.gather_victims(plan->sequence, scope)) return no_host_memory();
+    for (;;) {
         bool any = false;
-        Status given = preemption_.give_up_next(for_seq, &any);
-        if (!given.ok()) {
-            changes_.undo_to(&record, before);
-            return given;
-        }
-        if (!any) break;
+        QUIRE_TRY(preemption_.give_up_next(for_seq, &any));
+        if (!any) return Status{};
         needs_.measure(plan);
         *missing = needs_.shortage(*plan);
+        bool lacks = scope == kOfAll ? missing->reason == QUIRE_WAIT_POOL
+                                     : needs_.quota_shortage(*plan).reason != 0;
+        if (!lacks) return Status{};
     }
-    if (missing->reason != 0) changes_.undo_to(&record, before);
-    return Status{};
 }
 
 }  // namespace quire

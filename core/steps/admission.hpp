@@ -69,6 +69,7 @@ class Admission {
                     const quire_token *tokens) const;
     Status find_prefix(Plan *plan, bool has_waited);
     Status make_room(Plan *plan, Short *missing);
+    Status preempt_for(Plan *plan, VictimScope scope, Short *missing);
     Status reserve(Plan *plan);
 
     CacheBooks &books_;

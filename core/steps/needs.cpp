@@ -91,17 +91,29 @@ void Needs::measure(Plan *plan) {
     }
 }
 
+Short Needs::quota_shortage(const Plan &plan) const {
+    const Namespace &ns = books_.namespaces[books_.sequences[plan.sequence].name_space];
+    if (ns.quota_blocks == 0) [[likely]]
+        return Short{};
+    uint64_t wanted = 0, returned = 0;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        wanted += plan.fresh[g] + plan.shared[g];
+        returned += plan.swapped ? 0 : plan.passed[g];
+    }
+    // Blocks that other items of the step gave back return if those items are dropped.
+    uint64_t held = ns.blocks_held + wanted - returned;
+    if (held + ns.returned <= ns.quota_blocks) return Short{};
+    // The commit frees what is only kept, so that is not missing for good.
+    uint64_t over = held > ns.quota_blocks ? held - ns.quota_blocks : 1;
+    return Short{static_cast<uint32_t>(over), QUIRE_WAIT_QUOTA};
+}
+
 Short Needs::shortage(const Plan &plan) const {
-    const Sequence &s = books_.sequences[plan.sequence];
-    const Namespace &ns = books_.namespaces[s.name_space];
     uint64_t barrier = books_.records.open().barrier;
     Short out;
-    uint64_t wanted = 0, returned = 0;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         const BlockPool &pool = books_.journal.pool(g);
         uint32_t need = plan.fresh[g] + (plan.copy_tail[g] ? 1 : 0);
-        wanted += plan.fresh[g] + plan.shared[g];
-        returned += plan.swapped ? 0 : plan.passed[g];
         if (need == 0 && !plan.admission) continue;
         uint32_t available = pool.available(barrier) + plan.freed[g] - plan.from_cached[g];
         uint32_t reason = QUIRE_WAIT_POOL;
@@ -114,14 +126,7 @@ Short Needs::shortage(const Plan &plan) const {
             out = Short{need - available, reason};
         }
     }
-    // Blocks that other items of the step gave back return if those items are dropped.
-    uint64_t held = ns.blocks_held + wanted - returned, kept = held + ns.returned;
-    if (out.reason == 0 && ns.quota_blocks != 0 && kept > ns.quota_blocks) {
-        // The commit frees what is only kept, so that is not missing for good.
-        uint64_t over = held > ns.quota_blocks ? held - ns.quota_blocks : 1;
-        out = Short{static_cast<uint32_t>(over), QUIRE_WAIT_QUOTA};
-    }
-    return out;
+    return out.reason != 0 ? out : quota_shortage(plan);
 }
 
 }  // namespace quire

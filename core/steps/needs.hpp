@@ -17,7 +17,9 @@ class Needs {
 
     // Fills in what the plan takes, from its position, hits and `reuses`.
     void measure(Plan *plan);
-    // What is missing in the shortest group, or of the namespace's quota.
+    // What is missing of the namespace's quota.
+    Short quota_shortage(const Plan &plan) const;
+    // What is missing in the shortest group, or else of the quota.
     Short shortage(const Plan &plan) const;
     uint32_t watermark() const { return watermark_; }
 

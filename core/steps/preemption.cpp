@@ -39,15 +39,16 @@ bool Preemption::may_be_victim(const Sequence &s) const {
 
 // Fills victims_, as a heap with the first victim on top. A sequence that came back in the last
 // step is left alone while there is another.
-bool Preemption::gather_victims(uint32_t sequence) {
+bool Preemption::gather_victims(uint32_t sequence, VictimScope scope) {
     bool by_priority = victim_order_ == QUIRE_VICTIM_PRIORITY;
     Candidate self = candidate(books_.sequences[sequence]);
+    uint32_t own = books_.sequences[sequence].name_space;
     victims_.shrink(0);
     if (!victims_.reserve(books_.handles.live())) return false;
     for (uint32_t i = 0; i < books_.sequences.size(); ++i) {
         if (!books_.handles.is_live(i) || i == sequence) continue;
         const Sequence &s = books_.sequences[i];
-        if (!may_be_victim(s)) continue;
+        if (!may_be_victim(s) || (scope == kOfNamespace && s.name_space != own)) continue;
         Candidate c = candidate(s);
         if (gives_way_before(c, self, by_priority)) victims_.push(Victim{c, i});
     }

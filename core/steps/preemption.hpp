@@ -16,15 +16,17 @@
 
 namespace quire {
 
+enum VictimScope { kOfAll, kOfNamespace };
+
 class Preemption {
  public:
     Preemption(CacheBooks *books, Tenants *tenants)
         : books_(*books), tenants_(*tenants), victims_(&books->host) {}
     void create(const quire_cache_desc &desc);
 
-    // Gathers the sequences that give way to this one. Called once for all victims of an item:
-    // giving up one changes nothing about the others. False: no memory.
-    [[nodiscard]] bool gather_victims(uint32_t sequence);
+    // Gathers the sequences that give way to this one. Called once for all victims of an item in a
+    // scope: giving up one changes nothing about the others. False: no memory.
+    [[nodiscard]] bool gather_victims(uint32_t sequence, VictimScope scope);
     // Gives up the next of them for `for_seq`. *given: false if there is none.
     Status give_up_next(uint64_t for_seq, bool *given);
     // True if the sequence's last step is on another queue than the open step's and its fence is

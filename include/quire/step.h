@@ -31,8 +31,8 @@ extern "C" {
 
 /* An item that is short of blocks may make Quire preempt other sequences. Victims are sequences
  * without an item in the step so far that were admitted after the item's sequence, or have a lower
- * priority, in the order of quire_cache_desc.victim. So the oldest sequence always makes progress,
- * but at its namespace's quota: there, preempt one of its own (quire_step_preempt). List items
+ * priority, in the order of quire_cache_desc.victim; what a quota lacks is taken from sequences of
+ * the item's own namespace alone. So the oldest sequence always makes progress. List items
  * oldest first. An item with nothing on the device never preempts, and Quire admits whatever fits:
  * hold newer items back while an older one waits. Victims give up their blocks as
  * quire_step_desc.preempt says; without room in the host tier for a swap, by recompute. */

@@ -190,20 +190,59 @@ TEST(Preemption, a_victim_is_busy_until_its_step_is_over_and_the_words_say_so) {
     m.end(a);
 }
 
-// What step.h says of quotas: both wait until the engine preempts one of the namespace's own.
-TEST(Preemption, none_is_for_a_quota_unless_the_engine_asks) {
+TEST(Preemption, what_a_quota_lacks_comes_from_the_namespaces_own_sequences) {
+    Manager m({.flags = QUIRE_CACHE_NO_PREFIX});
+    quire_namespace ns = m.name_space(6);
+    quire_seq oldest = m.sequence({.ns = ns}), middle = m.sequence({.ns = ns}),
+              newest = m.sequence({.ns = ns}), other = m.sequence();
+    for (quire_seq seq : {oldest, middle, newest, other}) m.compute(seq, tokens_from(1, 8));
+    m.begin({.may_preempt = true, .preempt = QUIRE_PREEMPT_RECOMPUTE});
+    EXPECT_EQ(m.add(oldest, {9}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    std::vector<quire_preemption> who = m.preempted(m.open());
+    ASSERT_EQ(who.size(), 1u);
+    EXPECT_EQ(who[0].seq, newest);
+    EXPECT_EQ(who[0].for_seq, oldest);
+    EXPECT_EQ(m.add(newest, {9}).reason, uint32_t{QUIRE_WAIT_PREEMPTED});
+    EXPECT_EQ(m.add(middle, {9}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    EXPECT_EQ(m.preempted(m.open()).size(), 1u);
+    m.finish(m.commit());
+}
+
+TEST(Preemption, the_newest_of_a_namespace_waits_for_its_quota_and_preempts_no_one) {
     Manager m({.flags = QUIRE_CACHE_NO_PREFIX});
     quire_namespace ns = m.name_space(4);
-    quire_seq a = m.sequence({.ns = ns}), b = m.sequence({.ns = ns});
-    for (quire_seq seq : {a, b}) m.compute(seq, tokens_from(1, 8));
+    quire_seq older = m.sequence({.ns = ns}), newer = m.sequence({.ns = ns}), other = m.sequence();
+    for (quire_seq seq : {older, newer, other}) m.compute(seq, tokens_from(1, 8));
     m.begin({.may_preempt = true});
-    for (quire_seq seq : {a, b}) {
-        EXPECT_EQ(m.add(seq, {9}).reason, uint32_t{QUIRE_WAIT_QUOTA});
-    }
+    quire_step_result result = m.add(newer, {9});
+    EXPECT_EQ(result.reason, uint32_t{QUIRE_WAIT_QUOTA});
+    EXPECT_EQ(result.blocks_short, 1u);
     EXPECT_TRUE(m.preempted(m.open()).empty());
-    preempt(&m, b, QUIRE_PREEMPT_RECOMPUTE);
-    EXPECT_EQ(m.add(a, {9}).outcome, uint32_t{QUIRE_ITEM_RUN});
+}
+
+// The pool is short too. What the namespace's own sequences give up is enough for both.
+TEST(Preemption, no_other_namespace_gives_up_what_the_items_own_must_give_anyway) {
+    Manager m({.blocks = 6, .flags = QUIRE_CACHE_NO_PREFIX});
+    quire_namespace ns = m.name_space(4);
+    quire_seq older = m.sequence({.ns = ns}), newer = m.sequence({.ns = ns}), other = m.sequence();
+    for (quire_seq seq : {older, newer, other}) m.compute(seq, tokens_from(1, 8));
+    m.begin({.may_preempt = true, .preempt = QUIRE_PREEMPT_RECOMPUTE});
+    EXPECT_EQ(m.add(older, {9}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    std::vector<quire_preemption> who = m.preempted(m.open());
+    ASSERT_EQ(who.size(), 1u);
+    EXPECT_EQ(who[0].seq, newer);
     m.finish(m.commit());
+}
+
+// The pool could give what is short, and the quota cannot: then the other tenant keeps its blocks.
+TEST(Preemption, an_item_that_its_quota_stops_takes_nothing_from_the_pool) {
+    Manager m({.blocks = 4, .flags = QUIRE_CACHE_NO_PREFIX});
+    quire_namespace ns = m.name_space(2);
+    quire_seq mine = m.sequence({.ns = ns}), other = m.sequence();
+    for (quire_seq seq : {mine, other}) m.compute(seq, tokens_from(1, 8));
+    m.begin({.may_preempt = true});
+    EXPECT_EQ(m.add(mine, {9}).outcome, uint32_t{QUIRE_ITEM_WAIT});
+    EXPECT_TRUE(m.preempted(m.open()).empty());
 }
 
 TEST(Preemption, may_preempt_picks_the_newest) {
