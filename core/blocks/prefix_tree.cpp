@@ -282,6 +282,16 @@ Status PrefixTree::check_bucket(uint64_t bucket, const BlockPool *const *pools,
     return Status{};
 }
 
+Status PrefixTree::check_bare() const {
+    for (uint32_t i = 0; i < first_unused_; ++i) {
+        bool is_bare = (header(i).generation & 1) != 0 && header(i).children == 0;
+        for (uint32_t g = 0; g < group_count_ && is_bare; ++g) is_bare = blocks(i)[g] == kNullBlock;
+        if (!is_bare) continue;
+        return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} has no block and no children", i);
+    }
+    return Status{};
+}
+
 Status PrefixTree::check(const BlockPool *const *pools) const {
     QUIRE_TRY(check_records());
     QUIRE_TRY(check_scopes());

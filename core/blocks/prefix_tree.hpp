@@ -192,6 +192,9 @@ class PrefixTree {
     uint32_t used() const { return first_unused_; }  // higher numbers were never used
 
     Status check(const BlockPool *const *pools) const;
+    // Checks that every node names a block or has children. REQUIRES: no full-attention group, and
+    // no step is open, which may have taken a block that its commit frees the node of.
+    Status check_bare() const;
 
  private:
     friend class CacheCheck;

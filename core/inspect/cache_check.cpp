@@ -37,6 +37,8 @@ Status CacheCheck::run() {
     QUIRE_TRY(check_sequences());
     QUIRE_TRY(check_namespaces());
     QUIRE_TRY(books_.journal.check());
+    bool may_be_bare = books_.geometry.any_full || books_.records.is_open();
+    if (!may_be_bare) QUIRE_TRY(books_.journal.tree().check_bare());
     QUIRE_TRY(count_names());
     for (uint32_t g = 0; g < group_count; ++g) {
         QUIRE_TRY(check_references(g));

@@ -151,15 +151,16 @@ uint32_t Prefixes::publishable(uint32_t sequence) const {
     const Sequence &s = books_.sequences[sequence];
     uint32_t full = s.publishable(books_.geometry.block_shift);
     if (books_.geometry.any_full) return full;
-    auto is_bare = [&](uint32_t index) {
-        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-            const BlockTable &t = books_.journal.table(sequence, g);
-            if (!books_.geometry.groups[g].cross && t.ids.data[index] != kNullBlock) return false;
-        }
-        return true;
-    };
-    while (full > s.state.published && is_bare(full - 1)) --full;
+    while (full > s.state.published && is_bare(sequence, full - 1)) --full;
     return full;
+}
+
+bool Prefixes::is_bare(uint32_t sequence, uint32_t index) const {
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const BlockTable &t = books_.journal.table(sequence, g);
+        if (!books_.geometry.groups[g].cross && t.ids.data[index] != kNullBlock) return false;
+    }
+    return true;
 }
 
 // A block that was just published and that another sequence computed depends only on what that
@@ -217,6 +218,7 @@ void Prefixes::publish(uint32_t sequence, uint64_t ready, const Lookup &found) {
     if (!has_node_room(sequence, state.published)) return;
     const Dependence depends_on = depends(s);
     bool under_new = false;  // once set, no child can exist already
+    uint32_t checked = 0;    // nodes before this one may be made
     for (uint32_t i = state.published; i < full; ++i) {
         if (i + kBucketAhead < found.hashed) tree.prefetch_bucket(found.hashes[i + kBucketAhead]);
         const uint32_t *tokens = books_.token_pages.at(s.tokens, i << books_.geometry.block_shift);
@@ -228,8 +230,13 @@ void Prefixes::publish(uint32_t sequence, uint64_t ready, const Lookup &found) {
         uint32_t node = under_new ? kNone : tree.find(s.root, state.cursor, hash, tokens, extra);
         if (node == kNone) {
             // An eviction above made the node that names the block unreachable: the block stays
-            // with that node.
-            if (named_elsewhere(sequence, i)) return;
+            // with that node. Nodes without a block that would only lead there are not made either,
+            // for nothing would ever free them.
+            if (i >= checked) {
+                checked = i;
+                while (is_bare(sequence, checked)) ++checked;
+                if (named_elsewhere(sequence, checked++)) return;
+            }
             node = books_.journal.publish(s.root, state.cursor, hash, tokens, extra);
             if (node == kNone) return;
             under_new = true;

@@ -111,6 +111,8 @@ class Prefixes {
     bool visible(uint32_t node, uint64_t queue) const;
     bool named_elsewhere(uint32_t sequence, uint32_t index);
     uint32_t publishable(uint32_t sequence) const;
+    // True if the sequence has no block there in any group.
+    bool is_bare(uint32_t sequence, uint32_t index) const;
     bool has_node_room(uint32_t sequence, uint32_t from) const;
     void leave_to_owners(uint32_t publisher, uint32_t index, uint32_t groups);
     void republish(uint32_t sequence, uint64_t ready);
