@@ -175,8 +175,27 @@ Status import_memory(const Device &device, void *host_pointer, uint64_t size_byt
     return Status{};
 }
 
+namespace {
+
+// True for the answers after which nothing that was enqueued runs.
+bool has_ended(const Device &device, uint64_t timeout_ns) {
+    quire_error ignored{};
+    ignored.struct_size = sizeof ignored;
+    Status answer =
+        call<&quire_backend_api::quiesce>(*device.api, &ignored, device.handle, timeout_ns);
+    return answer.code == QUIRE_OK || answer.code == QUIRE_E_DEVICE_LOST;
+}
+
+}  // namespace
+
+void await_idle(const Device &device) {
+    if (!has_ended(device, UINT64_MAX)) device.may_run_on = true;
+}
+
+bool may_run(const Device &device) { return !has_ended(device, 0); }
+
 void free_memory(const Device &device, uint64_t address, uint64_t size_bytes, uint32_t kind) {
-    if (device.is_abandoned()) return;  // it may still be written
+    if (device.is_abandoned() || device.may_run_on) return;  // it may still be written
     release_memory(device, address, size_bytes, kind);
     account(device, kind) -= size_bytes;
 }

@@ -87,6 +87,11 @@ Status allocate_memory(const Device &device, uint64_t size_bytes, uint32_t kind,
 // Imports the engine's own host memory; free_memory() with QUIRE_BE_MEMORY_IMPORTED gives it back.
 Status import_memory(const Device &device, void *host_pointer, uint64_t size_bytes,
                      uint64_t *address, quire_error *error);
+// Waits until nothing runs on the device, or it is lost.
+void await_idle(const Device &device);
+// False if nothing runs on the device, or it is lost: then nothing on it runs any more.
+bool may_run(const Device &device);
+// Frees nothing on a device that was abandoned, or whose backend could not say that it is idle.
 void free_memory(const Device &device, uint64_t address, uint64_t size_bytes, uint32_t kind);
 
 }  // namespace quire

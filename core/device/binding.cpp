@@ -78,12 +78,6 @@ uint64_t count_numbers(const quire_be_pool &pool) {
 }  // namespace
 
 Binding::~Binding() {
-    if (is_untracked_) {
-        quire_error ignored{};
-        ignored.struct_size = sizeof ignored;
-        (void)call<&quire_backend_api::quiesce>(*device_->api, &ignored, device_->handle,
-                                                UINT64_MAX);
-    }
     for (uint32_t g = 0; g < group_count_; ++g) {
         const quire_be_pool &pool = pools_[g];
         scales_[g].clear();

@@ -85,8 +85,6 @@ class Binding {
     // Where a copy in a group that is here reads and writes.
     quire_be_copy describe(const quire_block_copy &copy) const;
 
-    void note_untracked() { is_untracked_ = true; }
-
  private:
     Status create_host_tier(uint32_t group, uint64_t size_bytes, quire_error *error);
     Status create_pool(uint32_t group, const ShardGeometry &geometry, bool calibrates,
@@ -102,7 +100,6 @@ class Binding {
     HostTier host_[kMaxGroups] = {};
     DeviceFloats scales_[kMaxGroups];
     DeviceFloats amax_[kMaxGroups];
-    bool is_untracked_ = false;  // the device may run work that no fence covers
 };
 
 }  // namespace quire

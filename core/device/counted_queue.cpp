@@ -59,10 +59,7 @@ void CountedQueue::settle() {
     ignored.struct_size = sizeof ignored;
     uint64_t value = marked_;
     bool marked = !unmarked_ || mark(&value, &ignored).ok();
-    if (!marked || !wait(value, &ignored).ok()) {
-        (void)call<&quire_backend_api::quiesce>(*device_->api, &ignored, device_->handle,
-                                                UINT64_MAX);
-    }
+    if (!marked || !wait(value, &ignored).ok()) await_idle(*device_);
     unmarked_ = false;
     reached_ = marked_;
 }

@@ -24,6 +24,8 @@ struct Device {
     mutable std::atomic<uint64_t> device_bytes{0};
     mutable std::atomic<uint64_t> host_bytes{0};
     mutable std::atomic<uint64_t> engine_bytes{0};
+    // Work may run of which no one can tell when it ends: the device's memory is never freed then.
+    mutable std::atomic<bool> may_run_on{false};
 
     // Registers a cache on the device. False if the device was abandoned.
     [[nodiscard]] bool join() {

@@ -79,8 +79,6 @@ class Shards {
         return count_ == 0 ||
                (descriptors_.reserve(copies) && moves_.reserve(copies) && ranges_.reserve(copies));
     }
-    // Work may run on the shard's device after which no fence is inserted.
-    void note_untracked(uint32_t shard) { bindings_[shard]->note_untracked(); }
     // True if all backends can move tokens within their pools.
     bool can_move() const;
     // Enqueues a step's copies on one shard in their order; independent neighbours are passed in

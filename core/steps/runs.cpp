@@ -225,18 +225,6 @@ Status Runs::signal(StepRecord *record, uint32_t shard, quire_error *error) {
     return Status{};
 }
 
-// Whether anything can still run on the shard's device. What it does not tell may run.
-bool Runs::may_run(StepRecord *record, uint32_t shard) {
-    quire_error ignored{};
-    ignored.struct_size = sizeof ignored;
-    const Device &device = *record->queues[shard]->device;
-    Status idle =
-        call<&quire_backend_api::quiesce>(*device.api, &ignored, device.handle, uint64_t{0});
-    bool is_lost = idle.code == QUIRE_E_DEVICE_LOST;
-    if (is_lost) books_.shards.note_untracked(shard);
-    return !is_lost && idle.code != QUIRE_OK;
-}
-
 bool Runs::abandon(StepRecord *record) {
     quire_error ignored{};
     ignored.struct_size = sizeof ignored;
@@ -246,7 +234,7 @@ bool Runs::abandon(StepRecord *record) {
         record->fence_values[i] = kUnsignalled;
         bool is_tracked =
             record->queues[i]->lock.is_abandoned() || signal(record, i, &ignored).ok();
-        if (!is_tracked && !may_run(record, i)) record->fence_values[i] = 0;
+        if (!is_tracked && !may_run(*record->queues[i]->device)) record->fence_values[i] = 0;
         running |= record->fence_values[i] != 0;
     }
     record->handle = 0;
@@ -260,7 +248,7 @@ void Runs::track_again(StepRecord *record, uint32_t shard) {
     quire_error ignored{};
     ignored.struct_size = sizeof ignored;
     if (record->queues[shard]->lock.is_abandoned()) return;
-    if (may_run(record, shard)) {
+    if (may_run(*record->queues[shard]->device)) {
         (void)signal(record, shard, &ignored);
     } else {
         record->fence_values[shard] = 0;

@@ -106,7 +106,6 @@ class Runs {
     void end_batch(StepRecord *record);
     Status signal(StepRecord *record, uint32_t shard, quire_error *error);
     uint32_t unmet_waits(const StepRecord &record) const;
-    bool may_run(StepRecord *record, uint32_t shard);
     void track_again(StepRecord *record, uint32_t shard);
     Status read_fences(StepRecord *record, bool *passed, bool *failed, quire_error *error);
 

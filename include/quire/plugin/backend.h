@@ -368,8 +368,10 @@ typedef struct quire_backend_api {
     quire_status (*attention)(quire_be_queue *queue, quire_be_plan *plan,
                               const quire_be_attention *args, quire_error *error);
 
-    /* Waits until nothing runs on the device. QUIRE_S_TIMEOUT: the time ran out. QUIRE_E_BUSY:
-     * everything is idle except an engine's own stream, which cannot be queried. */
+    /* Waits until nothing runs on the device; with timeout_ns 0 it only looks. QUIRE_S_TIMEOUT: the
+     * time ran out. QUIRE_E_BUSY: everything is idle except an engine's own stream, which cannot be
+     * queried. QUIRE_E_DEVICE_LOST: the device failed for good, and what was enqueued on it neither
+     * runs nor will. After any other error the core frees no memory of the device any more. */
     quire_status (*quiesce)(quire_be_device *device, uint64_t timeout_ns, quire_error *error);
     /* Called when the last device is closed; live_objects receives how many objects were not
      * released. */
