@@ -7,7 +7,7 @@
 #   setup.sh ccache      ccache by apt: all checkouts on this machine then share compiled objects
 #   setup.sh coverage    gcovr, into .env
 #   setup.sh cuda        nvcc into .env, unless a CUDA toolkit is installed
-#   setup.sh hip         hipcc by apt
+#   setup.sh hip         clang 19 and lld by apt
 #   setup.sh fuzz        clang 14 and its run-time libraries by apt, for ./dev fuzz
 #   setup.sh go          Go by apt, if there is none
 #   setup.sh python      cffi, numpy and the tools to build a wheel, into .env
@@ -66,7 +66,10 @@ set_up() { # PART
         fi
         ;;
     go) by_apt golang-go go "install Go 1.19 or newer, so that 'go' is on the PATH" ;;
-    hip) by_apt hipcc hipcc "install ROCm's hipcc, so that it is on the PATH" ;;
+    hip)
+        by_apt clang-19 clang++-19 "install clang 19, so that 'clang++-19' is on the PATH"
+        by_apt lld-19 ld.lld-19 "install lld 19, so that 'ld.lld-19' is on the PATH"
+        ;;
     esac
 }
 

@@ -2,9 +2,9 @@
 """report: what the compilers made of the kernels, and a check that the expected
 instructions are there.
 
-    report.py KERNELS NVCC HIPCC BUNDLE TARGET...
+    report.py KERNELS NVCC CLANG BUNDLE TARGET...
 
-BUNDLE is hipcc's output for the plugin, TARGET each kind of AMD GPU that it supports. Lists each
+BUNDLE is what the plugin holds, TARGET each kind of AMD GPU that it supports. Lists each
 kernel of each kind of GPU with its registers, shared memory and stack. No kernel of NVIDIA's GPUs
 or of CDNA has a stack. Attention multiplies with mma.sync what cp.async loaded, or with MFMA, uses
 loads of 16 bytes, and stores decoded codes as wide. This holds for the kernel of one unit and for
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-KERNELS, NVCC, HIPCC, BUNDLE, *AMD = sys.argv[1:]
+KERNELS, NVCC, CLANG, BUNDLE, *AMD = sys.argv[1:]
 SOURCE = pathlib.Path(KERNELS, "all.cu")
 COMMON = ["-std=c++20", f"-I{pathlib.Path(KERNELS).parent.parent}"]
 NVIDIA = ["sm_80", "sm_86", "sm_90"]
@@ -34,7 +34,6 @@ PTX = {"sm_80": PTX_OF_ALL, "sm_90": [*PTX_OF_ALL, "cvt.rn.f16x2.e4m3x2"]}
 CDNA = {"gfx908": ["v_mfma_f32_16x16x16f16"],
         "gfx90a": ["v_mfma_f32_16x16x16f16", "v_mfma_f32_16x16x4f32",
                    "v_mfma_f32_16x16x16bf16_1k"],
-        "gfx940": ["v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x16_bf16"],
         "gfx942": ["v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x16_bf16"]}
 MATRIX_KERNELS = ["quire_attend_fragments", "quire_attend_prefill"]
 # AMD's scalars that no register was left for, and that a lane of a vector register keeps.
@@ -81,8 +80,9 @@ def of_nvidia(target, folder):
 def of_amd(target, folder):
     begin = time.monotonic()
     out = folder / "kernels.s"
-    run(HIPCC, "-S", "--cuda-device-only", f"--offload-arch={target}", "-O3", *COMMON,
-        "-ffp-contract=off", "-x", "hip", SOURCE, "-o", out)
+    run(CLANG, "-S", "-x", "hip", "--cuda-device-only", "-nogpuinc", "-nogpulib",
+        "-mcode-object-version=4", f"--offload-arch={target}", "-O3", "-ffp-contract=off", *COMMON,
+        SOURCE, "-o", out)
     text = out.read_text()
     kernels = {}
     for block in re.split(r"^  - \.", text, flags=re.MULTILINE)[1:]:

@@ -2,7 +2,7 @@
 //
 // dialect: the few words in which kernels are written, and what they mean to each compiler.
 //
-// This is the only file that knows whether nvcc, hipcc or a host compiler reads it: nothing else
+// This is the only file that knows whether nvcc, clang or a host compiler reads it: nothing else
 // under kernels/ has an #ifdef, and a test checks that. For a host compiler the words come from
 // tests/fakegpu/simt.hpp, which runs a block's threads one after another and watches them.
 //
@@ -17,14 +17,20 @@
 #pragma once
 
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "calls.hpp"
 
-#if defined(__CUDACC__) || defined(__HIPCC__)
+#if defined(__CUDACC__) || defined(__HIP__)
 
-#if defined(__HIPCC__)
-#include <hip/hip_runtime.h>
+// For AMD's GPUs clang compiles by itself: its builtins stand for what HIP's headers and bitcode
+// libraries would bring, so that neither has to be installed.
+#if defined(__HIP__)
+#define __device__ __attribute__((device))
+#define __global__ __attribute__((global))
+#define __shared__ __attribute__((shared))
+#define __launch_bounds__(threads) __attribute__((launch_bounds(threads)))
 #endif
 
 #define QUIRE_DEVICE __device__
@@ -34,13 +40,13 @@
 
 // Defines a kernel of `threads` threads that takes `Arguments call`. Arguments are read where the
 // launch put them and not first copied to a stack; each compiler needs its own way of saying that.
-#if defined(__HIPCC__)
+#if defined(__HIP__)
 #define QUIRE_KERNEL(name, threads, Arguments, call)                              \
-    static __device__ __forceinline__ void name##_body(const Arguments &call);    \
+    [[gnu::always_inline]] static __device__ void name##_body(const Arguments &call); \
     extern "C" __global__ void __launch_bounds__(threads) name(const Arguments) { \
         name##_body(*(const Arguments *)__builtin_amdgcn_kernarg_segment_ptr());  \
     }                                                                             \
-    static __device__ __forceinline__ void name##_body(const Arguments &call)
+    static __device__ void name##_body(const Arguments &call)
 #else
 #define QUIRE_KERNEL(name, threads, Arguments, call)      \
     extern "C" __global__ void __launch_bounds__(threads) \
@@ -52,7 +58,7 @@
 
 // Like QUIRE_SHARED, for more than 48 KiB. NVIDIA's compiler rejects such a declaration: there the
 // object lies in the `bytes` that a launch requests, and the kernel has no other shared memory.
-#if defined(__HIPCC__)
+#if defined(__HIP__)
 #define QUIRE_LARGE_SHARED(Type, name, bytes) __shared__ Type name
 #else
 #define QUIRE_LARGE_SHARED(Type, name, bytes)                \
@@ -63,7 +69,7 @@
 
 namespace quire::gpu {
 
-#if defined(__HIPCC__)
+#if defined(__HIP__)
 constexpr uint32_t kTeamsOfBlock = kTeamsOnAmd;
 #else
 constexpr uint32_t kTeamsOfBlock = kTeamsOnNvidia;
@@ -75,6 +81,19 @@ struct SharedArray {
 
     QUIRE_DEVICE T &operator[](uint32_t index) { return values[index]; }
 };
+
+#if defined(__HIP__)
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+QUIRE_DEVICE inline float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+QUIRE_DEVICE inline float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
+QUIRE_DEVICE inline float fminf(float a, float b) { return __builtin_fminf(a, b); }
+QUIRE_DEVICE inline float fabsf(float x) { return __builtin_fabsf(x); }
+QUIRE_DEVICE inline float floorf(float x) { return __builtin_floorf(x); }
+QUIRE_DEVICE inline float rintf(float x) { return __builtin_rintf(x); }
+QUIRE_DEVICE inline float copysignf(float x, float sign) { return __builtin_copysignf(x, sign); }
+#endif
 
 // The type that loads and stores this many bytes in one instruction.
 template <uint32_t size_bytes>
@@ -97,7 +116,7 @@ struct UnitOfBytes<8> {
 };
 template <>
 struct UnitOfBytes<16> {
-#if defined(__HIPCC__)
+#if defined(__HIP__)
     using Type = uint32_t __attribute__((ext_vector_type(4)));
 #else
     using Type = uint4;
@@ -108,7 +127,7 @@ using UnitOf = typename UnitOfBytes<sizeof(T)>::Type;
 
 // Unless told that an address is global, a compiler assumes that it may be in any memory and has
 // the hardware find out.
-#if defined(__HIPCC__)
+#if defined(__HIP__)
 template <typename T>
 QUIRE_DEVICE inline auto *global_pointer(uint64_t address) {
     return reinterpret_cast<__attribute__((address_space(1))) T *>(address);
@@ -138,7 +157,7 @@ struct alignas(16) FourWords {
     uint32_t v[4];
 };
 QUIRE_DEVICE inline FourWords load_constant(uint64_t address) {
-#if defined(__HIPCC__)
+#if defined(__HIP__)
     return load<FourWords>(address);
 #else
     FourWords words;
@@ -149,50 +168,96 @@ QUIRE_DEVICE inline FourWords load_constant(uint64_t address) {
 #endif
 }
 
+//   group_index()        the block's number in the launch
+//   barrier()            all threads of the block arrive here before any goes on
+//   system_fence()       all observers, including the host, see this thread's earlier writes before
+//                        its later ones
+//   atomic_max(), atomic_swap_if(), atomic_min()
+//                        atomic within one device, or one block; the first two return the previous
+//                        value
+//   system_swap_if()     atomic for the host too
+#if defined(__HIP__)
+QUIRE_DEVICE inline uint32_t thread_index() { return __builtin_amdgcn_workitem_id_x(); }
+QUIRE_DEVICE inline uint64_t group_index() {
+    uint32_t width = __builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x();
+    return uint64_t{__builtin_amdgcn_workgroup_id_y()} * width + __builtin_amdgcn_workgroup_id_x();
+}
+QUIRE_DEVICE inline void barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "workgroup");
+}
+QUIRE_DEVICE inline void system_fence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, ""); }
+QUIRE_DEVICE inline uint32_t atomic_max(uint64_t address, uint32_t value) {
+    return __hip_atomic_fetch_max(global_pointer<uint32_t>(address), value, __ATOMIC_RELAXED,
+                                  __HIP_MEMORY_SCOPE_AGENT);
+}
+QUIRE_DEVICE inline uint32_t atomic_swap_if(uint64_t address, uint32_t is, uint32_t value) {
+    __hip_atomic_compare_exchange_strong(global_pointer<uint32_t>(address), &is, value,
+                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+                                         __HIP_MEMORY_SCOPE_AGENT);
+    return is;
+}
+QUIRE_DEVICE inline uint64_t system_swap_if(uint64_t address, uint64_t is, uint64_t value) {
+    __hip_atomic_compare_exchange_strong(global_pointer<uint64_t>(address), &is, value,
+                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+                                         __HIP_MEMORY_SCOPE_SYSTEM);
+    return is;
+}
+template <uint32_t count>
+QUIRE_DEVICE inline void atomic_min(SharedArray<int32_t, count> &array, uint32_t index,
+                                    int32_t value) {
+    __hip_atomic_fetch_min(&array.values[index], value, __ATOMIC_RELAXED,
+                           __HIP_MEMORY_SCOPE_WORKGROUP);
+}
+#else
 QUIRE_DEVICE inline uint32_t thread_index() { return threadIdx.x; }
 QUIRE_DEVICE inline uint64_t group_index() { return uint64_t{blockIdx.y} * gridDim.x + blockIdx.x; }
-
-// All threads of the block arrive here before any goes on.
 QUIRE_DEVICE inline void barrier() { __syncthreads(); }
-
-// All observers, including the host, see this thread's earlier writes before its later ones.
 QUIRE_DEVICE inline void system_fence() { __threadfence_system(); }
-
-// Atomic within one device. Each returns the previous value.
 QUIRE_DEVICE inline uint32_t atomic_max(uint64_t address, uint32_t value) {
     return atomicMax(reinterpret_cast<unsigned int *>(address), value);
 }
 QUIRE_DEVICE inline uint32_t atomic_swap_if(uint64_t address, uint32_t is, uint32_t value) {
     return atomicCAS(reinterpret_cast<unsigned int *>(address), is, value);
 }
-// Also works in host memory, where the bus may have no atomic maximum but has compare-and-swap.
-QUIRE_DEVICE inline void system_atomic_max(uint64_t address, uint64_t value) {
-    auto *at = reinterpret_cast<unsigned long long *>(address);
-    unsigned long long before = *at;
-    while (before < value) {
-        unsigned long long found = atomicCAS_system(at, before, value);
-        if (found == before) return;
-        before = found;
-    }
+QUIRE_DEVICE inline uint64_t system_swap_if(uint64_t address, uint64_t is, uint64_t value) {
+    return atomicCAS_system(reinterpret_cast<unsigned long long *>(address),
+                            static_cast<unsigned long long>(is),
+                            static_cast<unsigned long long>(value));
 }
 template <uint32_t count>
 QUIRE_DEVICE inline void atomic_min(SharedArray<int32_t, count> &array, uint32_t index,
                                     int32_t value) {
     atomicMin(&array.values[index], value);
 }
+#endif
+
+// Also works in host memory, where the bus may have no atomic maximum but has compare-and-swap.
+QUIRE_DEVICE inline void system_atomic_max(uint64_t address, uint64_t value) {
+    uint64_t before = load<uint64_t>(address);
+    while (before < value) {
+        uint64_t found = system_swap_if(address, before, value);
+        if (found == before) return;
+        before = found;
+    }
+}
 
 QUIRE_DEVICE inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 
 // Warp collectives: every lane of a warp must take part in each.
-#if defined(__HIPCC__)
-QUIRE_DEVICE inline uint32_t warp_width() { return warpSize; }
+#if defined(__HIP__)
+QUIRE_DEVICE inline uint32_t warp_width() { return __builtin_amdgcn_wavefrontsize(); }
 QUIRE_DEVICE inline uint32_t shuffle_xor(uint32_t value, uint32_t mask) {
-    return __shfl_xor(value, static_cast<int>(mask));
+    uint32_t lane = __builtin_amdgcn_mbcnt_lo(~0u, 0);
+    if (warp_width() == 64) lane = __builtin_amdgcn_mbcnt_hi(~0u, lane);
+    auto from = static_cast<int>((lane ^ mask) * sizeof value);
+    return static_cast<uint32_t>(__builtin_amdgcn_ds_bpermute(from, static_cast<int>(value)));
 }
 QUIRE_DEVICE inline float shuffle_xor(float value, uint32_t mask) {
-    return __shfl_xor(value, static_cast<int>(mask));
+    return __builtin_bit_cast(float, shuffle_xor(__builtin_bit_cast(uint32_t, value), mask));
 }
-QUIRE_DEVICE inline uint64_t ballot(bool vote) { return __ballot(vote); }
+QUIRE_DEVICE inline uint64_t ballot(bool vote) { return __builtin_amdgcn_ballot_w64(vote); }
 #else
 QUIRE_DEVICE inline uint32_t warp_width() { return 32; }
 QUIRE_DEVICE inline uint32_t shuffle_xor(uint32_t value, uint32_t mask) {
@@ -212,14 +277,14 @@ struct Fragment {
 // sums += A B, all three scattered as below. REQUIRES: has_fragments() for this type. If
 // flushes_subnormals(), subnormal numbers of A and B count as 0, as in f16 on MI200 (MIOpen, "MI200
 // MFMA behavior specifics"); multiply_small_fragments() keeps them.
-#if defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx942__)
+#if defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx942__)
 #if defined(__gfx908__)
 QUIRE_DEVICE constexpr bool has_fragments(bool is_bf16) { return !is_bf16; }
 #else
 QUIRE_DEVICE constexpr bool has_fragments(bool) { return true; }
 #endif
-QUIRE_DEVICE inline void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b,
-                                            float *sums) {
+QUIRE_DEVICE inline void multiply_fragments([[maybe_unused]] bool is_bf16, const Fragment &a,
+                                            const Fragment &b, float *sums) {
     using Half4 = _Float16 __attribute__((ext_vector_type(4)));
     using Short4 = short __attribute__((ext_vector_type(4)));
     using Float4 = float __attribute__((ext_vector_type(4)));
@@ -254,7 +319,7 @@ QUIRE_DEVICE inline void multiply_small_fragments(const Fragment &a, const Fragm
     }
     for (int i = 0; i < 4; ++i) sums[i] = sum[i];
 }
-#elif defined(__HIPCC__)
+#elif defined(__HIP__)
 QUIRE_DEVICE constexpr bool has_fragments(bool) { return false; }
 QUIRE_DEVICE inline void multiply_fragments(bool, const Fragment &, const Fragment &, float *) {}
 QUIRE_DEVICE inline void multiply_small_fragments(const Fragment &, const Fragment &, float *) {}
@@ -302,7 +367,7 @@ QUIRE_DEVICE constexpr bool flushes_subnormals(bool) { return false; }
 //   add_f16_pairs(), multiply_f16_pairs(), multiply_bf16_pairs()
 //                           subnormal numbers are kept; for bf16, if the product is exact
 //   e4m3_to_f16()           converts two codes. REQUIRES: has_e4m3_to_f16()
-#if defined(__HIPCC__)
+#if defined(__HIP__)
 using HalfPair = _Float16 __attribute__((ext_vector_type(2)));
 QUIRE_DEVICE inline uint32_t pack_f16(float low, float high) {
     HalfPair halves = {static_cast<_Float16>(low), static_cast<_Float16>(high)};
@@ -376,7 +441,7 @@ QUIRE_DEVICE inline void store_eight(SharedArray<uint16_t, count> &to, uint32_t 
 // that started them after its wait_copies(), and for others after a barrier that follows. Those
 // started before its second-to-last end_copies() are complete after wait_older_copies(). On AMD
 // GPUs copies are complete at once.
-#if defined(__HIPCC__)
+#if defined(__HIP__)
 template <uint32_t count>
 QUIRE_DEVICE inline void copy_async(SharedArray<uint16_t, count> &to, uint32_t index,
                                     uint64_t from) {

@@ -5,7 +5,7 @@
 // Conversions use integers and are the same on every device, so that stored bits do not depend on
 // one. A value is passed as the bits of its f32 if it will be stored, and as a float if it will be
 // computed with. Divisions are the device's: both compilers round them correctly unless told not to
-// (nvcc -prec-div, hipcc -fhip-fp32-correctly-rounded-divide-sqrt), and keep subnormals.
+// (nvcc -prec-div, clang -fhip-fp32-correctly-rounded-divide-sqrt), and keep subnormals.
 //
 // Threads: any; stateless.
 #pragma once
