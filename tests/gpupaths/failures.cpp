@@ -170,13 +170,11 @@ bool World::sync_all() {
 // Ends the faults. Afterwards all calls must work and all content be right.
 void World::settle() {
     trace("settle");
-    uint64_t struck = library_.strikes() - strikes_settled_;
-    tally_->strikes += struck;
     finish_all();
     stage_->open_gates();
     // A lost device is to be noticed before it works again.
     for (uint32_t queue = 0; queue < stage_->shape.queues; ++queue) (void)stage_->sync(queue);
-    if (struck != 0) calm();
+    if (is_shaken()) calm();
     library_.disarm();
     std::vector<bool> stopped;
     for (uint32_t queue = 0; queue < stage_->shape.queues; ++queue) {
@@ -185,6 +183,7 @@ void World::settle() {
         fail("works-without-faults", "queue_sync: %s", stage_->error.message);
     }
     if (is_shaken()) drop_seen(0);
+    tally_->strikes += library_.strikes() - strikes_settled_;
     notice();
     compare_seen();
     for (uint32_t queue = 0; queue < stage_->shape.queues; ++queue) {
