@@ -227,6 +227,7 @@ void World::migrate() {
     stage_->open_gates();
     if (!sync_all()) return;
     notice();
+    if (is_shaken()) return;  // the target's device may be lost already
     std::vector<ShardShape> target = stage_->shape.other_shards(rng_);
     uint32_t flags = rng_.percent(50) ? uint32_t{QUIRE_MIGRATE_COPY_HOST_TIER} : 0u;
     uint32_t of_one = kMostText / stage_->shape.block_tokens + 2;
