@@ -117,7 +117,7 @@ void World::finish_failed(Step *step) {
 }
 
 // Known and open: a step that failed counts as done, and its blocks are handed on, while kernels of
-// it may still run: where its signal was refused, or its queue stopped. So they are waited for.
+// it may still run, where its signal was refused. So they are waited for.
 void World::calm() {
     if (!options_.allows_open) return;
     stage_->open_gates();
