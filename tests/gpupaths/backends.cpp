@@ -256,8 +256,10 @@ int Backend::begin_capture(void *stream) const {
 int Backend::end_capture(void *stream, void **launchable) const {
     void *captured = nullptr;
     *launchable = nullptr;
+    pause(true);  // an engine that is refused this could only try again
     int result = vendor<int (*)(void *, void **)>("cuStreamEndCapture", "hipStreamEndCapture")(
         stream, &captured);
+    pause(false);
     if (result != 0) return result;
     result = vendor<int (*)(void **, void *, unsigned long long)>(
         "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags")(launchable, captured, 0);
