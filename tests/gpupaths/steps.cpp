@@ -101,6 +101,8 @@ bool World::add_item(Planned *planned, Text *text, bool finishes_all) {
         needed += item.draft_count;
     } else {
         item.max_compute = std::min(planned->budget, rng_.percent(30) ? rng_.range(1, 9) : 40u);
+        // In the end every sequence gets its turn: the first may have to wait for the others.
+        if (finishes_all) item.max_compute = std::min(planned->budget, kMostTokens / kMostRows);
         needed = std::min(needed, item.max_compute);
     }
     if (rng_.percent(10))
