@@ -51,6 +51,7 @@ struct Device {
     Queue *service = nullptr;    // our own urgent queue, which never waits; zeroes memory
     std::vector<Queue *> queues;
     std::vector<Fence *> fences;  // including released ones that a queue may still reach
+    uint32_t failing_fences = 0;  // of these: those that fail once a queue's work is over
 
     void drop_reference();
 

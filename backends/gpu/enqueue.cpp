@@ -85,9 +85,15 @@ quire_status Enqueue::use_fence(CommandKind kind, Fence *fence, uint64_t value,
     return add(std::move(command), error);
 }
 
+void Enqueue::fail_fence(Fence *fence) {
+    if (!entered_.has_value()) entered_.emplace(queue_->device->context);
+    if (!entered_->is_in()) queue_->device->lose();
+    queue_->fail_fence(fence);
+}
+
 void Enqueue::pump() {
     Device &device = *queue_->device;
-    if (!has_held_queue(device)) return;
+    if (!needs_pump(device)) return;
     if (!entered_.has_value()) entered_.emplace(device.context);
     gpu::pump(device, *entered_);
 }

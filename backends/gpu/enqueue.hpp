@@ -45,6 +45,8 @@ class Enqueue {
     quire_status copy(const Copies &copies, quire_error *error);
     // A signal of a fence, or a wait for one.
     quire_status use_fence(CommandKind kind, Fence *fence, uint64_t value, quire_error *error);
+    // Lets a fence fail that the queue, which has failed, will not signal.
+    void fail_fence(Fence *fence);
     // Resumes queues that a fence held up.
     void pump();
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "device.hpp"
+#include "queue.hpp"
 
 namespace quire::gpu {
 
@@ -29,7 +30,20 @@ void Fence::settle_for_good() {
     uses.clear();
 }
 
+bool Fence::fail_if_due() {
+    if (failing == nullptr) return false;
+    if (!device->is_closed && !device->is_lost && failing->work() == Work::some) return false;
+    raise(kFenceFailed);
+    return true;
+}
+
+void Fence::forget_failing() {
+    if (failing != nullptr) --device->failing_fences;
+    failing = nullptr;
+}
+
 void Fence::raise(uint64_t to) {
+    if (to == kFenceFailed) forget_failing();
     value = std::max(value, to);
     device->changed.notify_all();
     if (cell.host == nullptr) return;

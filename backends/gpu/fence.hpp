@@ -38,10 +38,11 @@ struct Fence {
     Device *device = nullptr;
     References references{2};  // the caller's, and the device's
     Cell cell;
-    uint64_t value = 0;     // known to the host
-    uint64_t promised = 0;  // the most that calls on queues will raise it to
-    uint64_t enqueued = 0;  // the most that commands given to streams will raise it to
-    uint64_t held = 0;      // commands still held by queues
+    uint64_t value = 0;        // known to the host
+    uint64_t promised = 0;     // the most that calls on queues will raise it to
+    uint64_t enqueued = 0;     // the most that commands given to streams will raise it to
+    uint64_t held = 0;         // commands still held by queues
+    Queue *failing = nullptr;  // the queue after whose work it fails
     bool is_released = false;
     std::vector<Use> uses;
 
@@ -53,6 +54,10 @@ struct Fence {
     // Nothing runs any more: a promised value that was not reached has failed.
     void settle_for_good();
     void raise(uint64_t to);
+    // Fails it if it is to fail and the work before that is over; true if it failed. REQUIRES: the
+    // context is current.
+    bool fail_if_due();
+    void forget_failing();
     // True if submitted work or past signals bring it to at least `wanted` with no further call.
     bool is_coming(uint64_t wanted) const { return value >= wanted || enqueued >= wanted; }
     // Makes room so that note_use() cannot fail. May throw.

@@ -25,7 +25,7 @@ quire_status take_cell(Device &device, Cell *cell, quire_error *error) {
 
 // Resumes the queues that a fence held up, or drops what they hold.
 void resume(Device &device) {
-    if (!has_held_queue(device)) return;
+    if (!needs_pump(device)) return;
     Entered entered(device.context);
     pump(device, entered);
 }

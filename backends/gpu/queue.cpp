@@ -235,11 +235,22 @@ void Queue::drop_held() {
     for (const Command &command : held) {
         if (command.fence == nullptr) continue;
         --command.fence->held;
-        if (command.kind == CommandKind::signal) {
-            command.fence->raise(kFenceFailed);
-        }
     }
-    held.clear();
+    std::deque<Command> dropped;
+    dropped.swap(held);  // work() counts what is held
+    for (const Command &command : dropped) {
+        if (command.kind == CommandKind::signal) fail_fence(command.fence);
+    }
+}
+
+void Queue::fail_fence(Fence *fence) {
+    bool is_over = device->is_closed || device->is_lost || work() != Work::some;
+    if (is_over) {
+        fence->raise(kFenceFailed);
+    } else if (fence->failing == nullptr) {
+        fence->failing = this;
+        ++device->failing_fences;
+    }
 }
 
 Result Queue::reserve_scratch(uint64_t size_bytes) {

@@ -28,7 +28,8 @@
 //           still run.
 //
 // Invariants
-//   (1) once a queue has failed, every fence that it signals fails
+//   (1) once a queue has failed, every fence that it signals fails, but not while earlier work of
+//       the queue still runs
 //   (2) a failed call has enqueued nothing, or the queue has failed; except for commands that went
 //       to a graph, where the call's error tells the engine
 //   (3) the first held command is a wait
@@ -108,8 +109,11 @@ struct Queue {
     Result give(const Command &command);
     // Submits held commands as far as their waits allow; true if it did anything.
     bool advance();
-    // Fences that held commands would signal fail.
+    // Fences that held commands would signal fail, as fail_fence() says.
     void drop_held();
+    // Lets a fence fail that this queue will not signal any more: once the work that its stream was
+    // given before is over, because whoever sees the failure may reuse the memory.
+    void fail_fence(Fence *fence);
     // At least this many bytes, shared by the calls on this queue one after another.
     Result reserve_scratch(uint64_t size_bytes);
     void close();

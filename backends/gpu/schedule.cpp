@@ -39,6 +39,7 @@ void pump(Device &device, const Entered &entered) {
     bool goes_on = true;
     while (goes_on) {
         goes_on = false;
+        for (Fence *fence : device.fences) goes_on |= fence->fail_if_due();
         for (Queue *queue : device.queues) goes_on |= queue->advance();
     }
 }
@@ -54,6 +55,7 @@ void sweep(Device &device) {
             ++i;
             continue;
         }
+        fence->forget_failing();
         device.pinned.give_back(fence->cell);
         device.fences[i] = device.fences.back();
         device.fences.pop_back();
@@ -61,6 +63,10 @@ void sweep(Device &device) {
     }
     if (!device.allocations.has_released() || has_held_queue(device)) return;
     device.is_good(device.allocations.free_released());
+}
+
+bool needs_pump(const Device &device) {
+    return device.failing_fences != 0 || has_held_queue(device);
 }
 
 bool has_held_queue(const Device &device) {

@@ -23,10 +23,12 @@ namespace quire::gpu {
 Work work_of(const Device &device);
 // Asks the driver whether it still works.
 void look(Device &device, const Entered &entered);
-// Submits held commands to their streams as far as their waits allow.
+// Submits held commands to their streams as far as their waits allow, and lets fences fail.
 void pump(Device &device, const Entered &entered);
 // Returns cells and memory that were released and are no longer in use.
 void sweep(Device &device);
+// True if pump() may have something to do.
+bool needs_pump(const Device &device);
 // True if a queue is held, waiting for a signal.
 bool has_held_queue(const Device &device);
 

@@ -42,6 +42,7 @@ enum Result : int {
     kNotFound = 500,
     kNotReady = 600,
     kIllegalAddress = 700,
+    kLaunchFailure = 719,
     kCaptureUnsupported = 900,
     kCaptureBroken = 901,
     kCaptureImplicit = 906,
@@ -57,11 +58,17 @@ struct Kernel;
 // Begins every call: counts it, and fails it if a test wants that or if there is a sticky error.
 int begin_call(const char *name);
 
+// The result that a test planted for this call; 0 if it planted none.
+int planted_result(const char *name);
+// True if a test wants this function or kernel to do nothing, and to succeed.
+bool is_left_out(const char *name);
+// Takes as long as a test wants before a lane runs its next work.
+void dawdle();
 // A call that does nothing if it is failed.
 template <typename Call>
 int counted(const char *name, Call call) {
     if (int result = begin_call(name)) return result;
-    return call();
+    return is_left_out(name) ? int{kSuccess} : int{call()};
 }
 // A call that frees something does so whatever it returns: the error may be an earlier one's.
 inline int freed(int of_call, int of_free) { return of_call != 0 ? of_call : of_free; }
@@ -151,13 +158,28 @@ extern "C" {
 // Makes the n-th call of this function from now on (1: the next) return
 // `result`; NULL: any function.
 FAKEGPU_EXPORT void fakegpu_fail(const char *name, uint64_t nth, int result);
+// As fakegpu_fail, but also the `count` - 1 calls of the function after that one. A result that a
+// driver gives once its context is broken (700, 719) breaks the device, as fakegpu_break() does.
+FAKEGPU_EXPORT void fakegpu_fail_run(const char *name, uint64_t nth, uint64_t count, int result);
+// How many calls were failed so.
+FAKEGPU_EXPORT uint64_t fakegpu_failed(void);
+// Makes the nth call of this function, or launch of a kernel of this name, from now on, and the
+// `count` - 1 after it, do nothing and succeed: what a defect of a backend might be.
+FAKEGPU_EXPORT void fakegpu_leave_out(const char *name, uint64_t nth, uint64_t count);
+// How many calls and launches did nothing so.
+FAKEGPU_EXPORT uint64_t fakegpu_left_out(void);
+// While it is set, calls are neither failed nor left out, and do not count for that.
+FAKEGPU_EXPORT void fakegpu_pause(int paused);
+// From now on lanes wait up to this long before each piece of work, with one in four; 0: never.
+FAKEGPU_EXPORT void fakegpu_dawdle(uint64_t most_us);
 // How often the function was called; NULL: all functions together.
 FAKEGPU_EXPORT uint64_t fakegpu_calls(const char *name);
 // How often a kernel of this name was launched.
 FAKEGPU_EXPORT uint64_t fakegpu_launches(const char *kernel);
 // Describes the fault of the last kernel that had one; "" if none had.
 FAKEGPU_EXPORT const char *fakegpu_last_fault(void);
-// From now on every call of a context returns `result`, and nothing runs; 0 ends this.
+// From now on every call of a context returns `result`, and nothing runs; 0 ends this, once all
+// that was enqueued is dropped.
 FAKEGPU_EXPORT void fakegpu_break(int result);
 // From now on as if another thread captured a stream in the global mode.
 FAKEGPU_EXPORT void fakegpu_begin_capture(void);

@@ -106,6 +106,43 @@ TEST_P(Waits, for_queues_that_signal_later_end) {
     EXPECT_EQ(wait_host(baton[0]), QUIRE_OK);
 }
 
+// Whoever learns that a step failed may use its memory again.
+TEST_P(Waits, for_a_queue_that_failed_end_after_its_earlier_work) {
+    quire_be_queue *queue = new_queue();
+    quire_be_fence *done = new_fence();
+    work_long(queue);
+    fail_queue(queue);
+    signal(queue, done);
+    EXPECT_EQ(wait_host(done), QUIRE_E_DEVICE_LOST);
+    quire_be_queue *other = new_queue();
+    quire_be_fence *copied = new_fence();
+    rig_->host[0] = 0;
+    quire_be_copy copy = {rig_->host_address, large_ + kLarge - 1, 1, QUIRE_BE_COPY_D2H, 0};
+    ASSERT_EQ(api().copy(other, &copy, 1, &rig_->error), QUIRE_OK) << rig_->error.message;
+    signal(other, copied);
+    EXPECT_EQ(wait_host(copied), QUIRE_OK) << rig_->error.message;
+    EXPECT_EQ(rig_->host[0], 0x5A);
+}
+
+// The same where a queue drops what it held.
+TEST_P(Waits, for_work_that_was_dropped_end_after_earlier_work) {
+    quire_be_queue *queue = new_queue();
+    quire_be_fence *go = new_fence(), *done = new_fence();
+    work_long(queue);
+    wait(queue, go);
+    signal(queue, done);
+    signal_host(go, UINT64_MAX);
+    EXPECT_EQ(wait_host(done), QUIRE_E_DEVICE_LOST);
+    quire_be_queue *other = new_queue();
+    quire_be_fence *copied = new_fence();
+    rig_->host[0] = 0;
+    quire_be_copy copy = {rig_->host_address, large_ + kLarge - 1, 1, QUIRE_BE_COPY_D2H, 0};
+    ASSERT_EQ(api().copy(other, &copy, 1, &rig_->error), QUIRE_OK) << rig_->error.message;
+    signal(other, copied);
+    EXPECT_EQ(wait_host(copied), QUIRE_OK) << rig_->error.message;
+    EXPECT_EQ(rig_->host[0], 0x5A);
+}
+
 TEST_P(Waits, end_when_the_device_is_closed) {
     quire_be_fence *never = new_fence(), *done = new_fence();
     for (uint32_t i = 0; i < kQueues; ++i) wait(new_queue(), never);

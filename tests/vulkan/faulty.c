@@ -3,13 +3,17 @@
  * faulty: libvulkan.so.1, some of whose functions fail when a test says so.
  *
  * The backend opens it instead of libvulkan (QUIRE_VULKAN_LIBRARY). Functions not named here are
- * the real ones. A test sets the fault through the exported faulty_set(). faulty_semaphores()
+ * the real ones. A test sets the fault through the exported faulty_set(), or faulty_set_run() if
+ * calls are to work again after some have failed; faulty_failures() returns how many failed, and
+ * none does while faulty_pause() holds. "lost copy", "lost fill" and "lost wait" fail nothing: what
+ * was asked for is left out. faulty_semaphores()
  * returns the number of semaphores (each queue of the backend has one), faulty_waits() how many
  * submissions waited for one, and faulty_has_module() whether a kernel of a given size was loaded.
  *
  * Threads: faulty_set() while no other call runs; the rest any.
  */
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
@@ -21,9 +25,12 @@
 static atomic_size_t modules[32];
 static atomic_uint module_count;
 
-/* The fault, and how many calls still succeed before it. */
+/* The fault, how many calls still succeed before it, how many fail then, and how many have. */
 static char the_fault[32];
 static atomic_int calls_left;
+static atomic_int failures_left;
+static atomic_int failures;
+static atomic_int is_paused;
 static atomic_int semaphores;
 static atomic_int waits;
 
@@ -43,8 +50,17 @@ static PFN_vkVoidFunction real_of(VkInstance instance, const char *name) {
 EXPORT void faulty_set(const char *fault, int succeeding_calls) {
     strncpy(the_fault, fault, sizeof the_fault - 1);
     atomic_store(&calls_left, succeeding_calls);
+    atomic_store(&failures_left, INT_MAX);
     atomic_store(&module_count, 0);
 }
+
+EXPORT void faulty_set_run(const char *fault, int succeeding_calls, int failing_calls) {
+    faulty_set(fault, succeeding_calls);
+    atomic_store(&failures_left, failing_calls);
+}
+
+EXPORT int faulty_failures(void) { return atomic_load(&failures); }
+EXPORT void faulty_pause(int paused) { atomic_store(&is_paused, paused); }
 
 EXPORT int faulty_has_module(size_t size_bytes) {
     unsigned int i, count = atomic_load(&module_count);
@@ -61,16 +77,21 @@ static int is_set(const char *fault) { return strcmp(the_fault, fault) == 0; }
 
 /* True if the fault is set and the calls that should succeed are used up. */
 static int fails(const char *fault) {
-    return is_set(fault) && atomic_fetch_sub(&calls_left, 1) <= 0;
+    if (!is_set(fault) || atomic_load(&is_paused)) return 0;
+    if (atomic_fetch_sub(&calls_left, 1) > 0) return 0;
+    if (atomic_fetch_sub(&failures_left, 1) <= 0) return 0;
+    atomic_fetch_add(&failures, 1);
+    return 1;
 }
 
 static VkInstance the_instance;
-static VkDevice the_device;
 
+/* The loader's own function, which serves every device: several may be open, or one closed. */
 static PFN_vkVoidFunction device_function(const char *name) {
-    PFN_vkGetDeviceProcAddr get =
-        (PFN_vkGetDeviceProcAddr)real_of(the_instance, "vkGetDeviceProcAddr");
-    return get(the_device, name);
+    PFN_vkVoidFunction function;
+    void *symbol = dlsym(real_library(), name);
+    memcpy(&function, &symbol, sizeof function);
+    return function;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo *info,
@@ -95,9 +116,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical,
         if (info->queueCreateInfoCount != 2) return VK_ERROR_INITIALIZATION_FAILED;
         changed.queueCreateInfoCount = 1;
     }
-    VkResult result = real(physical, &changed, allocator, device);
-    the_device = *device;
-    return result;
+    return real(physical, &changed, allocator, device);
 }
 
 static VKAPI_ATTR void VKAPI_CALL queue_families(VkPhysicalDevice physical, uint32_t *count,
@@ -172,7 +191,25 @@ static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count,
     if (fails("lost")) return VK_ERROR_DEVICE_LOST;
     if (fails("refused submission")) return VK_ERROR_OUT_OF_HOST_MEMORY;
     if (count != 0 && infos[0].waitSemaphoreInfoCount != 0) atomic_fetch_add(&waits, 1);
+    if (count == 1 && infos[0].waitSemaphoreInfoCount != 0 && fails("lost wait")) {
+        VkSubmitInfo2 changed = infos[0];
+        changed.waitSemaphoreInfoCount = 0;
+        return ((PFN_vkQueueSubmit2)device_function("vkQueueSubmit2"))(queue, 1, &changed, fence);
+    }
     return ((PFN_vkQueueSubmit2)device_function("vkQueueSubmit2"))(queue, count, infos, fence);
+}
+
+static VKAPI_ATTR void VKAPI_CALL copy_buffer(VkCommandBuffer commands, VkBuffer from, VkBuffer to,
+                                              uint32_t count, const VkBufferCopy *regions) {
+    if (fails("lost copy") && --count == 0) return;
+    ((PFN_vkCmdCopyBuffer)device_function("vkCmdCopyBuffer"))(commands, from, to, count, regions);
+}
+
+static VKAPI_ATTR void VKAPI_CALL fill_buffer(VkCommandBuffer commands, VkBuffer buffer,
+                                              VkDeviceSize offset, VkDeviceSize size,
+                                              uint32_t word) {
+    if (fails("lost fill")) return;
+    ((PFN_vkCmdFillBuffer)device_function("vkCmdFillBuffer"))(commands, buffer, offset, size, word);
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL end_commands(VkCommandBuffer commands) {
@@ -234,6 +271,8 @@ static PFN_vkVoidFunction replaced(const char *name) {
         {"vkAllocateMemory", (PFN_vkVoidFunction)allocate},
         {"vkQueueSubmit2", (PFN_vkVoidFunction)submit},
         {"vkEndCommandBuffer", (PFN_vkVoidFunction)end_commands},
+        {"vkCmdCopyBuffer", (PFN_vkVoidFunction)copy_buffer},
+        {"vkCmdFillBuffer", (PFN_vkVoidFunction)fill_buffer},
         {"vkGetDeviceQueue", (PFN_vkVoidFunction)get_queue},
         {"vkCreateCommandPool", (PFN_vkVoidFunction)create_pool},
         {"vkCreateBuffer", (PFN_vkVoidFunction)create_buffer},
