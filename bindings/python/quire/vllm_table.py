@@ -97,6 +97,8 @@ class Table:
     def found(self, keys: List[Key], tokens: Any, drops_last: bool) -> Tuple[int, List[int]]:
         """How many of some tokens are found, the last one apart, and in which blocks. There are no
         blocks if there is none for the token after them: then a request could not take them."""
+        if not keys and not drops_last and not self.bad:
+            return self.books.look_up(tokens)
         probe = self.books.create(keys) if keys else self.books.probe_all
         try:
             count = self.books.probe(probe, tokens)
