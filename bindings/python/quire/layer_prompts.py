@@ -37,7 +37,7 @@ _HARMLESS = {"input_ids", "inputs_embeds", "attention_mask", "position_ids", "ca
              "cache", "past_key_values", "use_cache", "output_attentions", "output_hidden_states",
              "return_dict", "logits_to_keep", "output_router_logits", "num_items_in_batch"}
 # K of a token then depends on how long the prompt is.
-_LENGTH_ROPES = {"dynamic", "longrope"}
+LENGTH_ROPES = {"dynamic", "longrope"}
 _ADAPTERS = frozenset(
     ("_active_adapter", "_disable_adapters", "merged_adapters", "scaling"))
 _SAMPLES = 8  # elements of each tensor that are part of the key
@@ -80,7 +80,7 @@ def _sample(tensor: Any) -> bytes:
     return bytes(taken.view(torch.uint8).numpy().tobytes())
 
 
-def _ropes(config: Any) -> Iterator[str]:
+def ropes_of(config: Any) -> Iterator[str]:
     """The kinds of rotary embedding that a config names, wherever it does."""
     waiting: List[Any] = [getattr(config, name, None)
                           for name in ("rope_parameters", "rope_scaling")]
@@ -104,7 +104,7 @@ class Prompts:
         self._key = b""
         text = model.config.get_text_config(decoder=True)
         self._pads = getattr(text, "pad_token_id", None)
-        self._fixed = not any(rope in _LENGTH_ROPES for rope in _ropes(text))
+        self._fixed = not any(rope in LENGTH_ROPES for rope in ropes_of(text))
         self._hooks = [inner.register_forward_pre_hook(self._before, with_kwargs=True),
                        inner.register_forward_hook(self._after, with_kwargs=True),
                        embedding.register_forward_hook(self._embedded)]

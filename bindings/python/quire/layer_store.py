@@ -76,7 +76,7 @@ class LayerStore:
         if self._kind == DType.I4:
             raise UnsupportedError("K and V of int4 change what a model says too much; int8 and "
                                    "the fp8 types are served")
-        self._max_query_tokens = max_query_tokens
+        self.max_query_tokens = max_query_tokens
         self.active: Any = lambda: None  # the forward that has a step in these pools, weakly
         self.queue = Queue(device)
         self._open()
@@ -124,9 +124,9 @@ class LayerStore:
               attention: Optional[Tuple[Attention, ...]]) -> Tuple[Step, Batch]:
         """Commits a step with this many new tokens per sequence. An error changes nothing."""
         total = sum(counts)
-        if total > self._max_query_tokens:
+        if total > self.max_query_tokens:
             raise LimitError(f"{total} new tokens in a forward; max_query_tokens is "
-                             f"{self._max_query_tokens}")
+                             f"{self.max_query_tokens}")
         # K and V are given, not looked up, so the token ids do not matter.
         unknown = np.full(max(counts), elements.UNKNOWN, np.uint32)
         items = [Item(sequence, tokens=unknown[:count])

@@ -44,6 +44,7 @@ from transformers.cache_utils import (  # type: ignore[import-not-found, unused-
 from transformers.masking_utils import (  # type: ignore[import-not-found, unused-ignore]
     eager_mask)
 
+from .continuous_forward import known_packed, packed_call
 from .device import Device
 from .dtypes import DTypeLike
 from .errors import ArgumentError, UnsupportedError
@@ -416,6 +417,9 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
     """
     if dropout:
         raise UnsupportedError("dropout is not supported: this attention is for inference")
+    packed = packed_call(key, value)
+    if packed is not None:
+        return _attend_packed(packed, query, attention_mask, scaling, options), None
     mine = _returned(key)
     forward = mine.forward() if mine is not None and mine is _returned(value) else None
     latent = latent_call(module, query, key) if forward is None else None
@@ -466,6 +470,17 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
         if forward.prove(mine.layer, out, own):
             return out, None
     return _eager(module, query, key, value, attention_mask, scaling, dropout, options)
+
+
+def _attend_packed(call: Any, query: Any, mask: Any, scaling: Optional[float],
+                   options: Dict[str, Any]) -> Any:
+    """Attention in a forward of continuous batching, where transformers makes no mask."""
+    forward, layer = call
+    if mask is not None:
+        raise UnsupportedError(f"layer {layer} has a mask of the model's own, which continuous "
+                               "batching over the blocks does not take")
+    _refuse_unknown("attention", known_packed(options), _IGNORED | _SERVED)
+    return forward.attend(layer, query, scaling, options)
 
 
 def _real(mask: Any) -> Any:

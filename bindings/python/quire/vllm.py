@@ -33,8 +33,9 @@ from .vllm_admission import Admission
 from .vllm_blocks import KVCacheBlock as KVCacheBlock, KVCacheBlocks as KVCacheBlocks
 from .vllm_books import Books
 from .vllm_events import Events
-from .vllm_pool import BlockPool, Coordinator, GroupManager
+from .vllm_pool import BlockPool, GroupManager, UnitaryKVCacheCoordinator
 from .vllm_request import skips_cache
+from .vllm_retention import retention_of
 from .vllm_spec import Spec
 from .vllm_table import Table
 
@@ -100,13 +101,17 @@ class KVCacheManager:
         self._pool = BlockPool(kv_cache_config.num_blocks, self.enable_caching, hash_size,
                                num_hash_lookahead_tokens, self._events)
         self._table = Table(self._books, self._pool.blocks, max(0, num_prefill_lookahead - 1),
-                            num_hash_lookahead_tokens, spec.block_size // hash_size)
+                            num_hash_lookahead_tokens, spec.block_size // hash_size,
+                            retention_of(kv_cache_config, spec.window, spec.chunked,
+                                         spec.block_size, use_eagle))
         self._pool.serve(self._table)
+        if self._table.retention is not None and self.enable_caching:
+            self._pool.index()
         self._admission = Admission(self._table)
         self._running = self._table.running
         self._zeroes = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
         group = GroupManager(spec.spec, spec.block_size, self._pool, self._zeroes, use_eagle)
-        self.coordinator = Coordinator(group, kv_cache_config, spec.most_blocks)
+        self.coordinator = UnitaryKVCacheCoordinator(group, kv_cache_config, spec.most_blocks)
         self.coordinator.num_reprefillable_tokens = self._table.late
 
     @property

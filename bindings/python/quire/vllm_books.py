@@ -186,6 +186,37 @@ class Books:
         self._do(self._api.prefix_probe, sequence, pointer, len(tokens), self._count)
         return int(self._count[0])
 
+    def look_up(self, tokens: "np.ndarray[Any, Any]") -> Tuple[int, List[int]]:
+        """How many of the tokens, the last one apart, are found without keys, and in which blocks:
+        probe, and the blocks of a step that is aborted. There are none if the step would wait. It
+        calls the library directly, because it is called for every request."""
+        api, error, cache = self._api, self._error, self.cache._owned or self.cache._pointer
+        total, probe, count = len(tokens), self.probe_all, self._count
+        if total == 0:
+            return 0, []
+        pointer = ffi.from_buffer(_TOKENS, tokens)
+        status = api.prefix_probe(cache, probe, pointer, total, count, error)
+        found = count[0]
+        if found == 0 and status >= 0:
+            return 0, []
+        item = self._item
+        item.seq, item.token_count, item.lookahead = probe, min(found + 1, total), 0
+        status = min(status, 0) or api.step_begin(cache, self._desc, item, 1, _ITEM_BYTES, pointer,
+                                                  item.token_count, self._result, _RESULT_BYTES,
+                                                  self._handle, error)
+        if status < 0:
+            self._library.fail(status, error)
+        blocks = found // self.block_size
+        if blocks > len(self._ids):
+            self._grow_ids(2 * blocks)
+        status = api.step_blocks(cache, self._handle[0], probe, 0, 0, self._ids_pointer, blocks,
+                                 count, error)
+        held = min(blocks, count[0])
+        self.abort()
+        if status < 0:
+            self._library.fail(status, error)
+        return found, ffi.unpack(self._ids_pointer, held)
+
     def blocks(self, sequence: int, first: int = 0, step: int = 0) -> List[int]:
         """A sequence's block table from an entry on; with a step, as the step plans it."""
         while True:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from .vllm_books import Books, Tokens
+from .vllm_retention import Retention
 from .vllm_running import Running
 from .sequence import Key
 
@@ -34,15 +35,18 @@ class Entry:
     tokens  its tokens, as the library has them
     keys    what else its content depends on
     is_shared  True if a request had the content in another block
+    kept    False if vLLM would not keep it (vllm_retention.py): then it is in no answer
     """
 
-    __slots__ = ("number", "hash", "block", "place", "parent", "tokens", "keys", "is_shared")
+    __slots__ = ("number", "hash", "block", "place", "parent", "tokens", "keys", "is_shared",
+                 "kept")
 
     def __init__(self, number: int, hash_: Any, block: int, place: int, parent: "Optional[Entry]",
                  tokens: Tokens, keys: List[Key]):
         self.number, self.hash, self.block, self.place = number, hash_, block, place
         self.parent, self.tokens, self.keys = parent, tokens, keys
         self.is_shared = False
+        self.kept = True
 
     def chain(self) -> "List[Entry]":
         """The entries from the first block to this one; none if one between is not cached."""
@@ -65,12 +69,14 @@ class Index:
     """
 
     def __init__(self, books: Books, is_held: Callable[[Entry], bool],
-                 look_up: Callable[[Entry], List[int]]):
-        self._books = books
+                 look_up: Callable[[Entry], List[int]],
+                 retention: Optional[Retention] = None):
+        self._books, self._retention = books, retention
         self._is_held, self._look_up = is_held, look_up
         self._entries: Dict[int, Entry] = {}
         self._by_hash: Dict[Any, List[Entry]] = {}
         self._by_block: Dict[int, Entry] = {}
+        self._passing: Dict[Any, Entry] = {}  # by hash, those that are not kept
         self.on_stored: Optional[Callable[[Running, int, int], None]] = None
         self.on_removed: Optional[Callable[[Any], None]] = None
         self.on_cleared: Optional[Callable[[], None]] = None
@@ -87,6 +93,10 @@ class Index:
         """The entry with a hash that has been cached for longest."""
         return self._settle(self._first(hash_))
 
+    def keeps(self, hash_: Any) -> bool:
+        """True if a block with the hash is cached and kept."""
+        return hash_ in self._by_hash
+
     def _first(self, hash_: Any) -> Optional[Entry]:
         found = self._by_hash.get(hash_)
         return found[0] if found else None
@@ -94,7 +104,7 @@ class Index:
     def at(self, block: int) -> Optional[Entry]:
         """The entry of a block."""
         entry = self._settle(self._by_block.get(block))
-        return entry if entry is not None and entry.block == block else None
+        return entry if entry is not None and entry.block == block and entry.kept else None
 
     # Changes.
 
@@ -143,15 +153,25 @@ class Index:
             if begin <= i < end:
                 above = self._entries.get(parent)
                 block = running.blocks[i].block_id
-                if self._add(Entry(number, hashes[i], block, i, above, tokens, running.keys)):
+                made = Entry(number, hashes[i], block, i, above, tokens, running.keys)
+                made.kept = self._keeps(running, i)
+                if self._add(made):
                     new.append(i)
         entry = None
         for i in range(begin, end):
-            entry = self._first(hashes[i])
+            entry = self._first(hashes[i]) or self._passing.get(hashes[i])
+            if entry is not None and not entry.kept and self._keeps(running, i):
+                del self._passing[entry.hash]
+                entry.kept = True
+                if self._add(entry):
+                    new.append(i)
             if entry is not None and entry.block != running.blocks[i].block_id:
                 entry.is_shared = True
         running.last_entry = entry.number if entry is not None else -1
         self._tell_stored(running, sorted(new))
+
+    def _keeps(self, running: Running, place: int) -> bool:
+        return self._retention is None or self._retention.keeps(running.request, place)
 
     def _settle(self, entry: Optional[Entry]) -> Optional[Entry]:
         """The entry with its block made right. The library caches each content once. If another
@@ -182,6 +202,7 @@ class Index:
             self._entries.clear()
             self._by_hash.clear()
             self._by_block.clear()
+            self._passing.clear()
             if self.on_cleared is not None:
                 self.on_cleared()
         for number in removed:
@@ -190,7 +211,13 @@ class Index:
                 self._remove(entry)
 
     def _add(self, entry: Entry) -> bool:
-        """Adds an entry. True: no other one has its hash."""
+        """Adds an entry. True: it is kept, and no other one has its hash."""
+        if not entry.kept and entry.hash not in self._by_hash:
+            self._passing.setdefault(entry.hash, entry)
+            self._entries[entry.number] = entry
+            self._by_block[entry.block] = entry
+            return False
+        entry.kept = True
         same = self._by_hash.setdefault(entry.hash, [])
         same.append(entry)
         self._entries[entry.number] = entry
@@ -200,6 +227,10 @@ class Index:
     def _remove(self, entry: Entry) -> None:
         if self._by_block.get(entry.block) is entry:
             del self._by_block[entry.block]
+        if not entry.kept:
+            if self._passing.get(entry.hash) is entry:
+                del self._passing[entry.hash]
+            return
         same = self._by_hash[entry.hash]
         same.remove(entry)
         if not same:

@@ -272,7 +272,7 @@ class GroupManager:
         return taken
 
 
-class Coordinator:
+class UnitaryKVCacheCoordinator:
     """vLLM's coordinator, as far as the scheduler and connectors read it."""
 
     enable_partial_hash_hits = False

@@ -29,8 +29,9 @@ from .step import RUN
 from .vllm_blocks import Blocks, KVCacheBlock
 from .vllm_books import Books
 from .vllm_index import Entry, Index
+from .vllm_retention import Retention
 from .vllm_request import Content, ids, tokens as converted
-from .vllm_running import Running
+from .vllm_running import Running, hashes_of
 from .vllm_window import Window
 
 _LEAST_RESERVED = 4  # requests: a step for fewer of them saves nothing
@@ -45,11 +46,13 @@ class Table:
     lookahead  tokens after a block that belong to its content
     scale      how many of vLLM's hashes there are per block
     index      the cached blocks by hash, once something has asked for it
+    retention  which blocks of a windowed model are kept; None: all are
     bad        blocks that must not be found any more: how many requests hold each of them
     """
 
     def __init__(self, books: Books, blocks: Blocks, late: int = 0, lookahead: int = 0,
-                 scale: int = 1):
+                 scale: int = 1, retention: Optional[Retention] = None):
+        self.retention = retention
         self.books = books
         self.blocks = blocks
         self.content = Content(books.block_size, lookahead)
@@ -76,11 +79,26 @@ class Table:
         tokens, keys = self.content.of(request)
         if self.lookahead:
             tokens = np.append(tokens, np.uint32(UNKNOWN))
-        return self.found(keys, tokens if most is None else tokens[:most + 1], drops_last)
+        tokens = tokens if most is None else tokens[:most + 1]
+        found = self.found(keys, tokens, drops_last)
+        if self.retention is not None and found[0]:
+            hashes = hashes_of(request, self.scale)
+            while found[0] and not self._is_kept(hashes, found[0] // self.books.block_size):
+                found = self.found(keys, tokens[:found[0] - self.books.block_size + 1], False)
+        return found
+
+    def _is_kept(self, hashes: Any, end: int) -> bool:
+        """True if the blocks that a request sees are kept which goes on after block `end`."""
+        assert self.retention is not None and self.index is not None
+        self.index.sync()
+        return all(self.index.keeps(hashes[place])
+                   for place in range(max(0, end - self.retention.need), end))
 
     def found(self, keys: List[Key], tokens: Any, drops_last: bool) -> Tuple[int, List[int]]:
         """How many of some tokens are found, the last one apart, and in which blocks. There are no
         blocks if there is none for the token after them: then a request could not take them."""
+        if not keys and not drops_last and not self.bad:
+            return self.books.look_up(tokens)
         probe = self.books.create(keys) if keys else self.books.probe_all
         try:
             count = self.books.probe(probe, tokens)
@@ -363,7 +381,7 @@ class Table:
         after: Dict[Any, List[int]] = {}
         for number, parent, _, tokens in self.books.changes().stored:
             after.setdefault((parent, tokens.tobytes()), []).append(number)
-        self.index = Index(self.books, is_held, self._blocks_of)
+        self.index = Index(self.books, is_held, self._blocks_of, self.retention)
         for running in self.running.values():
             if running.due != 0:
                 content, keys = self.content.of(running.request)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """quire.transformers: transformers' continuous batching makes a cache of its own and takes no
-other, so a model with Quire's attention must be refused by name, before a token."""
+other, so outside of quire.continuous.serve a model with Quire's attention must be refused by name,
+before a token."""
 
 import copy
 import gc

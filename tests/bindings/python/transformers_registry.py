@@ -404,7 +404,8 @@ def document(rows, unmade, modes):
         f"transformers {transformers.__version__} and torch {torch.__version__.split('+')[0]}: "
         "tiny models with random weights, f32, on the CPU. Each generates with eager attention "
         "and its own cache, and with a `QuireCache`. In the mode *prefix* the prompt begins as an "
-        "earlier one, whose blocks must be found.", "",
+        "earlier one, whose blocks must be found. [Continuous batching](continuous.md) has a page "
+        "of its own.", "",
         "- **equal**: the same token ids.",
         "- **read back**: equal too, but in some layers the model computes attention itself, over "
         "K and V read back from the blocks (`QuireCache.whole_layers`).",
