@@ -42,7 +42,7 @@ Op Chooser::next() {
         if (world_.config.device != 0 && rng_.percent(advance_percent_))
             push(OpKind::advance, {rng_.below(world_.config.queues * world_.config.shards),
                                    rng_.percent(30) ? 0 : rng_.range(1, 12)});
-        if (world_.config.device != 0 && on(Feature::faults)) plant_fault();
+        if (world_.config.device != 0 && on(Feature::faults) && !calm_) plant_fault();
         if (world_.open)
             planning();
         else
@@ -50,6 +50,13 @@ Op Chooser::next() {
     }
     const Op op = queue_.front();
     queue_.pop_front();
+    return op;
+}
+
+Op Chooser::calm() {
+    calm_ = true;
+    Op op;
+    op.kind = OpKind::calm;
     return op;
 }
 

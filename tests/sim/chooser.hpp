@@ -14,6 +14,8 @@ class Chooser {
  public:
     Chooser(const World &world, uint64_t seed);
     Op next();
+    // Faults stop: none is chosen any more.
+    Op calm();
 
  private:
     void idle();      // no step is open
@@ -50,6 +52,7 @@ class Chooser {
     uint32_t advance_percent_;
     uint32_t limit_percent_;
     uint32_t fault_percent_;
+    bool calm_ = false;
 };
 
 }  // namespace sim

@@ -26,6 +26,7 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
         if (rng.percent(out)) set.set(static_cast<Feature>(i), false);
     if (Rng(mix(seed, 0x11317)).percent(30)) set.set(Feature::limits, false);
     if (Rng(mix(seed, 0xFA017)).percent(40)) set.set(Feature::faults, false);
+    if (Rng(mix(seed, 0x11FE0)).percent(30)) set.set(Feature::live, false);
     return set;
 }
 

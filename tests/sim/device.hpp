@@ -64,6 +64,10 @@ enum FaultKind : uint32_t {
     kFaultCorrupt = 5,  // one bit of a copy is wrong
     kFaultShort = 6,    // a copy ends half way
     kFaultLost = 7,     // a copy does not happen
+    kFaultMute = 8,     // a signal that was enqueued does not happen
+    // The engine's own mistake (World::leak): it never ends a sequence of `count` tokens, which it
+    // makes while all work is finished, or with `after` when that is done.
+    kFaultLeak = 9,
 };
 
 // `count` calls of its kind fail: the first after `after` good ones, and then each after `every`.

@@ -122,7 +122,7 @@ struct DeviceSlots {
         if (status < 0) return status;
         Device *device = of(queue).device;
         device->push(of(queue), [device, fence = of(fence), value](uint32_t q) {
-            if (fence->value >= value) return;
+            if (fence->value >= value || device->strikes(kFaultMute)) return;
             fence->value = value;
             fence->signals.emplace_back(value, device->queues_[q]->clock);
         });

@@ -145,7 +145,7 @@ void World::enqueue_kernels(Step &step) {
     const uint64_t chance = mix(config.seed, step.number);
     const size_t all = shards_[0].kernels.size();
     size_t count = all;
-    if (config.has(Feature::fail) && chance % 12 == 0 && !step.rows.empty()) {
+    if (config.has(Feature::fail) && !calm_ && chance % 12 == 0 && !step.rows.empty()) {
         step.broken = true;
         count = static_cast<size_t>(chance >> 32) % count;
         ++tally_->broken_steps;

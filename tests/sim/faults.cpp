@@ -19,7 +19,11 @@ constexpr quire_status kAnswers[] = {QUIRE_E_DEVICE_LOST, QUIRE_E_DEVICE_MEMORY,
 }  // namespace
 
 bool World::plant_fault(const Op &op) {
-    if (!on_device()) return false;
+    if (op.f[1] == kFaultLeak) {
+        leak_ = op.f[3];
+        leak_late_ = op.f[2] != 0;
+    }
+    if (!on_device() || op.f[1] == kFaultLeak) return leak_ != 0;
     Fault fault;
     fault.kind = op.f[1];
     fault.after = op.f[2];

@@ -45,7 +45,9 @@ constexpr uint32_t kMaxFields = 11;
     O(advance, "queue count")                                              \
     O(fault, "shard kind after count every status")                        \
     O(audit, "")                                                           \
-    O(check, "")
+    O(check, "")                                                           \
+    O(calm, "")                                                            \
+    O(conclude, "")
 
 enum class OpKind : uint8_t {
 #define SIM_OP(name, fields) name,

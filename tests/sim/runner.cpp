@@ -4,12 +4,14 @@
 #include "runner.hpp"
 
 #include <sstream>
+#include <utility>
 
 namespace sim {
 namespace {
 
 constexpr size_t kCheckEvery = 12;  // operations between two quire_cache_check
 constexpr size_t kAuditEvery = 24;  // and between two audits
+constexpr uint32_t kCalmPart = 10;  // in the last of so many parts, faults have stopped
 
 }  // namespace
 
@@ -112,10 +114,16 @@ Outcome Runner::play(const Config &config, bool strict, Next next) {
 Outcome Runner::random(uint64_t seed, uint32_t op_count, FeatureSet allowed) {
     const Config config = draw_config(seed, allowed);
     std::optional<Chooser> chooser;
+    const bool live = config.has(Feature::live);
+    bool concluded = !live;
     return play(config, false, [&](const World &world, size_t at, Op &op) {
-        if (at >= op_count || (choice_tape != nullptr && choice_tape->left == 0)) return false;
         if (!chooser) chooser.emplace(world, seed);
-        op = chooser->next();
+        if (at >= op_count || (choice_tape != nullptr && choice_tape->left == 0)) {
+            op = Op();
+            op.kind = OpKind::conclude;
+            return !std::exchange(concluded, true);
+        }
+        op = live && at == op_count - op_count / kCalmPart ? chooser->calm() : chooser->next();
         return true;
     });
 }

@@ -234,6 +234,10 @@ bool World::dispatch(const Op &op) {
             return advance(op);
         case OpKind::fault:
             return plant_fault(op);
+        case OpKind::calm:
+            return calm();
+        case OpKind::conclude:
+            return conclude(op);
         case OpKind::count:
             break;
     }

@@ -17,6 +17,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config.hpp"
@@ -246,6 +247,8 @@ class World {
     bool may_be_published(uint32_t group, int32_t block) const;
     std::vector<std::vector<Held>> published_blocks();
     void hold_published(uint8_t bit);
+    std::string_view dump();
+    uint64_t unfinished_steps();
     // namespace_ops.cpp
     bool create_namespace(const Op &op);
     bool destroy_namespace(const Op &op);
@@ -292,6 +295,17 @@ class World {
     void undo_step(std::unique_ptr<Plan> plan, Batch *batch);
     void adopt_undone(const Sums &before);
     bool device_idle() const;
+    // liveness.cpp
+    bool calm();
+    bool conclude(const Op &op);
+    void finish_all();
+    bool must_fit(const Sequence &seq, uint32_t length) const;
+    bool must_progress(const Sequence &seq, uint32_t length) const;
+    void serve(uint32_t id);
+    bool serve_once(uint32_t id, uint32_t tokens, uint32_t max);
+    void check_all_free(const char *when);
+    void fill();
+    void leak();
     // refuse.cpp
     bool refuse(const Op &op);
     uint64_t wrong_handle(uint32_t kind, uint32_t pick) const;
@@ -369,6 +383,11 @@ class World {
     uint32_t view_shard_ = 0;                       // whose views are looked at
     bool without_pool_ = false;                     // it holds no layer of their group
     std::unique_ptr<Plan> planned_;                 // while a step that was undone is executed
+    bool calm_ = false;                             // faults have stopped
+    uint32_t leak_ = 0;                             // tokens of a sequence that is never ended
+    bool leak_late_ = false;                        // made when all others have ended
+    uint32_t live_steps_ = 0;                       // begun by conclude
+    uint32_t live_served_ = 0;                      // the sequence that ran last in it
 };
 
 }  // namespace sim
