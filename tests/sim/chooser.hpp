@@ -13,6 +13,8 @@ namespace sim {
 class Chooser {
  public:
     Chooser(const World &world, uint64_t seed);
+    // The world that it chooses for, after the one before was abandoned.
+    void look_at(const World &world) { world_ = &world; }
     Op next();
     // Faults stop: none is chosen any more.
     Op calm();
@@ -29,15 +31,17 @@ class Chooser {
     void begin_step();
     void finish_one();
     void plant_fault();
+    void plant_loss();
     Op &push(OpKind kind, std::initializer_list<uint32_t> fields);
     const Sequence *any();
-    bool on(Feature feature) const { return world_.config.has(feature); }
+    bool on(Feature feature) const { return world_->config.has(feature); }
 
-    const World &world_;
+    const World *world_;
     Rng rng_;
     // Apart: without its feature a seed plays what it always did.
     Rng limit_rng_;
     Rng fault_rng_;
+    Rng lost_rng_;
     std::deque<Op> queue_;
     uint32_t next_seq_ = 1;
     uint32_t next_step_ = 1;
@@ -52,6 +56,7 @@ class Chooser {
     uint32_t advance_percent_;
     uint32_t limit_percent_;
     uint32_t fault_percent_;
+    uint32_t lost_percent_;
     bool calm_ = false;
 };
 

@@ -18,7 +18,7 @@ bool World::commit(const Op &op) {
     if ((config.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0) open->cached_before = cached_blocks();
     quire_status status = QUIRE_E_LIMIT;
     const uint64_t struck = strikes();
-    std::unique_ptr<Plan> planned = fault_armed() ? plan() : nullptr;
+    std::unique_ptr<Plan> planned = fault_armed() || queue_gone_ ? plan() : nullptr;
     if (batch != nullptr) {
         const bool over = exceeds(*open, *batch, false);
         bool near = exceeds(*open, *batch, true);

@@ -15,6 +15,7 @@ namespace {
 constexpr const char *kConfigFields =
     "features seed block_tokens queues max_sequences max_tokens watermark host_blocks victim flags "
     "follower lag vocabulary documents swap_rate device shards cut";
+constexpr uint32_t kAbandonPercent = 2;  // of the seeds
 constexpr const char *kGroupFields = "kind window sink blocks";
 
 // Leaves some of what is allowed out, each with a chance of its own. Those from `limits` on came
@@ -27,6 +28,9 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     if (Rng(mix(seed, 0x11317)).percent(30)) set.set(Feature::limits, false);
     if (Rng(mix(seed, 0xFA017)).percent(40)) set.set(Feature::faults, false);
     if (Rng(mix(seed, 0x11FE0)).percent(30)) set.set(Feature::live, false);
+    if (Rng(mix(seed, 0x1057)).percent(50)) set.set(Feature::lost, false);
+    // What is abandoned stays in memory until the process ends, 8 MB for each cache.
+    if (!Rng(mix(seed, 0xABA0)).percent(kAbandonPercent)) set.set(Feature::abandon, false);
     return set;
 }
 

@@ -35,10 +35,17 @@ struct DeviceSlots {
         return QUIRE_OK;
     }
     static void close(quire_be_device *device) {
+        if (of(device).outlived_) {
+            of(device).finding = Finding{"abandon-waits", "an abandoned device was closed"};
+            return;
+        }
         if (current_device == &of(device)) current_device = nullptr;
         delete &of(device);
     }
-    static quire_status props(quire_be_device *, quire_be_device_props *props, quire_error *) {
+    static quire_status props(quire_be_device *device, quire_be_device_props *props,
+                              quire_error *) {
+        const quire_status status = of(device).answer(kFaultOther);
+        if (status < 0) return status;
         props->host_visible = 0;
         props->memory_total_bytes = props->memory_free_bytes = 1ull << 30;
         props->copy_alignment = 4;
@@ -63,15 +70,17 @@ struct DeviceSlots {
         *host = kind == QUIRE_BE_MEMORY_HOST ? memory : nullptr;
         Device::Allocation &made = of(device).allocations_[*address];
         made.size = size;
+        made.kind = kind;
         made.cells.assign((size + 3) / 4, {});
         return QUIRE_OK;
     }
     static void release(quire_be_device *device, uint64_t address, uint64_t, uint32_t) {
-        of(device).allocations_.erase(address);
-        free(reinterpret_cast<void *>(address));
+        of(device).allocations_[address].freed = true;
     }
     static quire_status bind(quire_be_device *device, const quire_native *, quire_be_queue **out,
                              quire_error *) {
+        const quire_status status = of(device).answer(kFaultOther);
+        if (status < 0) return status;
         for (auto &old : of(device).queues_)
             if (old->released && old->works.empty()) {
                 old->released = false;
@@ -90,6 +99,8 @@ struct DeviceSlots {
 
     static quire_status fence_create(quire_be_device *device, uint64_t value, quire_be_fence **out,
                                      quire_error *) {
+        const quire_status status = of(device).answer(kFaultOther);
+        if (status < 0) return status;
         auto *fence = new FencePointer(std::make_shared<Device::Fence>());
         (*fence)->device = &of(device);
         (*fence)->value = value;
@@ -98,12 +109,16 @@ struct DeviceSlots {
     }
     static void fence_destroy(quire_be_fence *fence) { delete &of(fence); }
     static quire_status fence_read(quire_be_fence *fence, uint64_t *value, quire_error *) {
+        const quire_status status = of(fence)->device->answer(kFaultRead);
+        if (status < 0) return status;
         *value = of(fence)->value;
         for (const auto &[reached, clock] : of(fence)->signals)
             join(of(fence)->device->host_clock_, clock);
         return QUIRE_OK;
     }
     static quire_status fence_signal_host(quire_be_fence *fence, uint64_t value, quire_error *) {
+        const quire_status status = of(fence)->device->answer(kFaultOther);
+        if (status < 0) return status;
         if (value <= of(fence)->value) return QUIRE_E_ARG;
         of(fence)->value = value;
         of(fence)->signals.emplace_back(value, of(fence)->device->host_clock_);
@@ -111,9 +126,11 @@ struct DeviceSlots {
     }
     static quire_status fence_wait_host(quire_be_fence *fence, uint64_t value, uint64_t timeout,
                                         quire_error *error) {
+        of(fence)->device->waits_ += timeout != 0;
         if (timeout != 0) of(fence)->device->drain();
         uint64_t now = 0;
-        fence_read(fence, &now, error);
+        const quire_status status = fence_read(fence, &now, error);
+        if (status < 0) return status;
         return now >= value ? QUIRE_OK : QUIRE_S_TIMEOUT;
     }
     static quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
@@ -201,6 +218,9 @@ struct DeviceSlots {
         return QUIRE_E_UNSUPPORTED;
     }
     static quire_status quiesce(quire_be_device *device, uint64_t, quire_error *) {
+        const quire_status status = of(device).answer(kFaultOther);
+        if (status < 0) return status;
+        ++of(device).waits_;
         of(device).drain();
         return of(device).idle() ? QUIRE_OK : QUIRE_S_TIMEOUT;
     }

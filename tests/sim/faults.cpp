@@ -30,7 +30,14 @@ bool World::plant_fault(const Op &op) {
     fault.count = op.f[3];
     fault.every = op.f[4];
     fault.status = fault.kind == kFaultMemory ? QUIRE_E_DEVICE_MEMORY : kAnswers[op.f[5] % 3];
-    shards_[op.f[0] % shards_.size()].fake->plant(fault);
+    if (fault.kind == kFaultGone) fault.status = QUIRE_E_DEVICE_LOST;
+    if (fault.kind == kFaultHang) fault.count = 0;
+    Shard &shard = shards_[op.f[0] % shards_.size()];
+    fault.queue = shard.queue_index[op.f[4] % config.queues];
+    shard.fake->plant(fault);
+    tally_->reads_refused += fault.kind == kFaultRead;
+    tally_->devices_lost += fault.kind == kFaultGone;
+    tally_->queues_hung += fault.kind == kFaultHang;
     return true;
 }
 
@@ -94,7 +101,7 @@ std::vector<quire_block_copy> World::copies_of(const Step &step) {
 // Whether the commit of the open step answered so because a device refused its part.
 bool World::commit_refused(quire_status status, uint64_t struck, std::unique_ptr<Plan> &plan,
                            Batch *batch, const Snapshot &before) {
-    if (status == QUIRE_E_DEVICE_LOST && strikes() != struck) {
+    if (status == QUIRE_E_DEVICE_LOST && (strikes() != struck || queue_gone_)) {
         undo_step(std::move(plan), batch);
         return true;
     }

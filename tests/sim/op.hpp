@@ -47,7 +47,8 @@ constexpr uint32_t kMaxFields = 11;
     O(audit, "")                                                           \
     O(check, "")                                                           \
     O(calm, "")                                                            \
-    O(conclude, "")
+    O(conclude, "")                                                        \
+    O(abandon, "queues queue")
 
 enum class OpKind : uint8_t {
 #define SIM_OP(name, fields) name,

@@ -9,10 +9,14 @@
 namespace sim {
 
 // Passed over: the model goes on from what the library did.
-constexpr const char *kKnown = "undone-as-abort";
+constexpr const char *kKnown =
+    "undone-as-abort,"
+    "live-nodes";
 
 // The seed ends there and does not count: the model knows no way on.
 constexpr const char *kIgnored =
+    "device-freed,"
+    "refused-device-freed,"
     "refused-device-race-read,"
     "refused-device-race-write,"
     "refused-device-race-overwrite,"

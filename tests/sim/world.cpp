@@ -172,8 +172,13 @@ void World::expect(quire_status got, std::initializer_list<quire_status> allowed
 bool World::execute(const Op &op) {
     ++tally_->ops[static_cast<size_t>(op.kind)];
     ++ops_;
+    uint64_t waits = 0;
+    for (const Shard &shard : shards_) waits += shard.fake->waits();
     const bool done = dispatch(op);
     check_devices();
+    for (const Shard &shard : shards_) waits -= shard.fake->waits();
+    if (waits != 0 && op.kind != OpKind::migrate)
+        fail("waits", "%s waits for a device, and no call in it may", op_name(op.kind));
     return done;
 }
 
@@ -238,6 +243,8 @@ bool World::dispatch(const Op &op) {
             return calm();
         case OpKind::conclude:
             return conclude(op);
+        case OpKind::abandon:
+            return abandon(op);
         case OpKind::count:
             break;
     }

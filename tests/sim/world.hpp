@@ -126,6 +126,9 @@ class World {
     // Ends everything in order and destroys the cache. Throws Finding.
     void close();
 
+    // Its cache was abandoned: no operation can follow.
+    bool is_abandoned() const { return abandoned_; }
+
     // What the chooser looks at.
     const Config config;
     std::vector<std::unique_ptr<Sequence>> sequences;
@@ -306,6 +309,13 @@ class World {
     void check_all_free(const char *when);
     void fill();
     void leak();
+    // abandon.cpp
+    bool abandon(const Op &op);
+    void abandon_queue(uint32_t queue, uint32_t shard_index);
+    void stale(quire_status status, const char *what);
+    void abandon_cache();
+    void check_stale_cache();
+    void abandon_devices();
     // refuse.cpp
     bool refuse(const Op &op);
     uint64_t wrong_handle(uint32_t kind, uint32_t pick) const;
@@ -383,6 +393,8 @@ class World {
     uint32_t view_shard_ = 0;                       // whose views are looked at
     bool without_pool_ = false;                     // it holds no layer of their group
     std::unique_ptr<Plan> planned_;                 // while a step that was undone is executed
+    bool abandoned_ = false;                        // its cache and its devices
+    bool queue_gone_ = false;                       // abandoned: what waits for it is refused
     bool calm_ = false;                             // faults have stopped
     uint32_t leak_ = 0;                             // tokens of a sequence that is never ended
     bool leak_late_ = false;                        // made when all others have ended
