@@ -19,7 +19,8 @@ Chooser::Chooser(const World &world, uint64_t seed)
       rng_(mix(seed, 0xC4005E), choice_tape),
       limit_rng_(mix(seed, 0x11317E), choice_tape),
       fault_rng_(mix(seed, 0xFA0175), choice_tape),
-      lost_rng_(mix(seed, 0x1057DE), choice_tape) {
+      lost_rng_(mix(seed, 0x1057DE), choice_tape),
+      flood_rng_(mix(seed, 0xF100DE), choice_tape) {
     fail_percent_ = on(Feature::fail) ? rng_.range(1, 30) : 0;
     abort_percent_ = on(Feature::abort) ? rng_.range(1, 30) : 0;
     end_percent_ = rng_.range(2, 25);
@@ -31,6 +32,7 @@ Chooser::Chooser(const World &world, uint64_t seed)
     limit_percent_ = limit_rng_.range(10, 90);
     fault_percent_ = fault_rng_.range(1, 25);
     lost_percent_ = lost_rng_.range(1, 6);
+    flood_percent_ = flood_rng_.range(10, 60);
 }
 
 Op &Chooser::push(OpKind kind, std::initializer_list<uint32_t> fields) {
@@ -76,6 +78,9 @@ void Chooser::idle() {
     if (!world_->committed.empty() &&
         (rng_.percent(finish_percent_) || world_->committed.size() >= QUIRE_UNFINISHED_STEPS))
         return finish_one();
+    if (on(Feature::flood) && on(Feature::namespaces) && flood_rng_.percent(flood_percent_) &&
+        flood())
+        return;
     if (rng_.percent(side_percent_)) return sequence_op();
     if (rng_.percent(4)) return cache_op();
     if (world_->sequences.empty() ||
@@ -159,8 +164,40 @@ void Chooser::make_sequence() {
     const uint32_t cross =
         c.cross() && rng_.percent(50) ? rng_.range(1, 2 * c.block_tokens + 1) : 0;
     const uint32_t doc = rng_.percent(85) ? rng_.below(c.documents) : 1000 + next_seq_;
-    push(OpKind::create, {next_seq_++, ns.id, adapter, salt, spans,
+    uint32_t space = ns.id;
+    if (on(Feature::flood) && on(Feature::namespaces) && flood_rng_.percent(85)) space = flooder_;
+    push(OpKind::create, {next_seq_++, space, adapter, salt, spans,
                           on(Feature::priority) ? rng_.below(4) : 2, cross, doc});
+}
+
+// One namespace sends prompt after prompt, most of them long and new, and holds what it has. The
+// others have quotas or not, and ask again for what they had cached. False: nothing to do.
+bool Chooser::flood() {
+    const Config &c = world_->config;
+    if (world_->namespaces.size() < 3 && on(Feature::quota)) {
+        if (flood_rng_.percent(70)) flooder_ = next_ns_;
+        const uint32_t most = std::max(4u, c.pool_blocks());
+        push(OpKind::ns_create,
+             {next_ns_++, flood_rng_.below(2),
+              flood_rng_.percent(70) ? flood_rng_.range(most / 4, most / 2 + 1) : 0});
+        return true;
+    }
+    const Sequence *quiet = nullptr;
+    for (const auto &seq : world_->sequences)
+        if (seq->ns != flooder_ && seq->computed == 0) quiet = seq.get();
+    if (quiet != nullptr && flood_rng_.percent(30)) {
+        push(OpKind::probe, {quiet->id, quiet->doc, 2 * c.block_tokens});
+        return true;
+    }
+    if (world_->sequences.size() >= c.max_sequences) return false;
+    const uint32_t id = next_seq_++;
+    const uint32_t doc = flood_rng_.percent(70) ? 1000 + id : flood_rng_.below(c.documents);
+    push(OpKind::create, {id, flooder_, 0, 0, 0, 2, 0, doc});
+    push(OpKind::item, {id, flood_rng_.range(1, c.max_tokens), doc});
+    push(OpKind::begin, {next_step_++, flood_rng_.below(c.queues),
+                         on(Feature::may_preempt) && flood_rng_.percent(50) ? 1u : 0u,
+                         on(Feature::swap) ? flood_rng_.below(3) : 2});
+    return true;
 }
 
 void Chooser::make_items(uint32_t most) {

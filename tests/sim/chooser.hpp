@@ -25,6 +25,7 @@ class Chooser {
     void sequence_op();
     void cache_op();
     void make_sequence();
+    bool flood();
     void make_items(uint32_t most);
     void make_item(const Sequence &seq);
     void limit_item(const Sequence &seq, Op &item);
@@ -42,6 +43,7 @@ class Chooser {
     Rng limit_rng_;
     Rng fault_rng_;
     Rng lost_rng_;
+    Rng flood_rng_;
     std::deque<Op> queue_;
     uint32_t next_seq_ = 1;
     uint32_t next_step_ = 1;
@@ -57,6 +59,8 @@ class Chooser {
     uint32_t limit_percent_;
     uint32_t fault_percent_;
     uint32_t lost_percent_;
+    uint32_t flood_percent_;
+    uint32_t flooder_ = 0;  // the namespace that sends the most
     bool calm_ = false;
 };
 

@@ -123,6 +123,7 @@ void World::run_step(Step &step) {
     run_copies(step);
     for (const Row &row : step.rows) {
         sums_.hits += row.hit;
+        find_namespace(find(row.seq)->ns)->hits += row.hit;
         tenants_ran_.insert(find(row.seq)->tenant);
     }
     sums_.swaps += step.swaps;

@@ -122,6 +122,7 @@ void World::undo_step(std::unique_ptr<Plan> plan, Batch *batch) {
     for (const Undo &undo : step.undo)
         if (Sequence *seq = find(undo.before.id)) seq->in_step = seq->has_item = false;
     const Sums before = sums_;
+    const std::vector<Namespace> spaces = namespaces;
     const Memory whole = memory_;
     planned_ = std::move(plan);
     begin_kernels(step);
@@ -140,7 +141,7 @@ void World::undo_step(std::unique_ptr<Plan> plan, Batch *batch) {
         memory_ = whole;
     else
         take_failure(failure);
-    adopt_undone(before);
+    adopt_undone(before, spaces);
     uint32_t count = 0;
     expect(
         q_->step_copies(cache_, step.handle, nullptr, 0, sizeof(quire_block_copy), &count, &error_),
@@ -176,13 +177,14 @@ bool World::was_aborted(const Step &step) {
 
 // Nothing says whether a step that a commit undid counts in the statistics (README.md, question
 // 18).
-void World::adopt_undone(const Sums &before) {
+void World::adopt_undone(const Sums &before, const std::vector<Namespace> &spaces) {
     quire_cache_stats s{};
     s.struct_size = sizeof s;
     expect(q_->cache_get_stats(cache_, &s, &error_), {QUIRE_OK}, "quire_cache_get_stats");
     const auto either = [](uint64_t &now, uint64_t then, uint64_t got) {
         if (got == then) now = then;
     };
+    if (s.prefix_cache_hits == before.hits) namespaces = spaces;
     either(sums_.hits, before.hits, s.prefix_cache_hits);
     either(sums_.copies_on_write, before.copies_on_write, s.copies_on_write);
     either(sums_.swapped_out, before.swapped_out, s.blocks_swapped_out);

@@ -182,7 +182,26 @@ bool World::execute(const Op &op) {
     return done;
 }
 
+// True if it may forget published blocks, or take them back, without an eviction.
+bool World::may_forget(const Op &op) {
+    switch (op.kind) {
+        case OpKind::end:
+            return op.f[1] != 0;
+        case OpKind::truncate:
+        case OpKind::drop:
+        case OpKind::abort:
+        case OpKind::ns_destroy:
+        case OpKind::reset:
+        case OpKind::migrate:
+        case OpKind::conclude:
+            return true;
+        default:
+            return false;
+    }
+}
+
 bool World::dispatch(const Op &op) {
+    forgets_ += may_forget(op);
     switch (op.kind) {
         case OpKind::create:
             return create(op);

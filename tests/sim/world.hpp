@@ -41,6 +41,7 @@ struct Namespace {
     quire_namespace handle = 0;
     uint32_t tenant = 1;
     uint32_t quota = 0;
+    uint64_t hits = 0;  // tokens found by its rows that were committed
 };
 
 // A sequence as it was before the open step touched it.
@@ -149,6 +150,7 @@ class World {
  private:
     friend class Follower;
     bool dispatch(const Op &op);
+    static bool may_forget(const Op &op);
     // sequence_ops.cpp
     bool create(const Op &op);
     bool end(const Op &op);
@@ -159,6 +161,7 @@ class World {
     bool accept_path(const Op &op);
     bool set_tokens(const Op &op);
     bool probe(const Op &op);
+    void probe_again(const Op &op, const Sequence &seq, uint32_t hits);
     // forgotten.cpp
     void note_first_block(const Sequence &seq, uint32_t owner);
     uint32_t kept_prefix(const Sequence &seq, uint32_t length) const;
@@ -178,6 +181,7 @@ class World {
     void count_limit(const PlannedItem &plan, const Sequence &seq, uint32_t hits);
     void take_run(Items &items, size_t index);
     void take_wait(Items &items, size_t index, uint64_t room_before);
+    void judge_wait(const Sequence &seq, uint32_t reason, uint32_t blocks, bool idle);
     void take_preemptions();
     void note_tables();
     void note_ran(const Sequence &seq);
@@ -296,7 +300,7 @@ class World {
     bool commit_refused(quire_status status, uint64_t struck, std::unique_ptr<Plan> &plan,
                         Batch *batch, const Snapshot &before);
     void undo_step(std::unique_ptr<Plan> plan, Batch *batch);
-    void adopt_undone(const Sums &before);
+    void adopt_undone(const Sums &before, const std::vector<Namespace> &spaces);
     bool device_idle() const;
     // liveness.cpp
     bool calm();
@@ -393,13 +397,21 @@ class World {
     uint32_t view_shard_ = 0;                       // whose views are looked at
     bool without_pool_ = false;                     // it holds no layer of their group
     std::unique_ptr<Plan> planned_;                 // while a step that was undone is executed
-    bool abandoned_ = false;                        // its cache and its devices
-    bool queue_gone_ = false;                       // abandoned: what waits for it is refused
-    bool calm_ = false;                             // faults have stopped
-    uint32_t leak_ = 0;                             // tokens of a sequence that is never ended
-    bool leak_late_ = false;                        // made when all others have ended
-    uint32_t live_steps_ = 0;                       // begun by conclude
-    uint32_t live_served_ = 0;                      // the sequence that ran last in it
+    // What a probe found, when this many blocks were evicted and this many calls could forget.
+    struct Probe {
+        uint32_t hits = 0;
+        uint64_t evictions = 0;
+        uint64_t forgets = 0;
+    };
+    std::map<uint64_t, Probe> probes_;
+    uint64_t forgets_ = 0;
+    bool abandoned_ = false;    // its cache and its devices
+    bool queue_gone_ = false;   // abandoned: what waits for it is refused
+    bool calm_ = false;         // faults have stopped
+    uint32_t leak_ = 0;         // tokens of a sequence that is never ended
+    bool leak_late_ = false;    // made when all others have ended
+    uint32_t live_steps_ = 0;   // begun by conclude
+    uint32_t live_served_ = 0;  // the sequence that ran last in it
 };
 
 }  // namespace sim
