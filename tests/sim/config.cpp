@@ -30,6 +30,7 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     if (Rng(mix(seed, 0x11FE0)).percent(30)) set.set(Feature::live, false);
     if (Rng(mix(seed, 0x1057)).percent(50)) set.set(Feature::lost, false);
     if (Rng(mix(seed, 0xF100D)).percent(75)) set.set(Feature::flood, false);
+    if (!Rng(mix(seed, 0xC10C5)).percent(25)) set.set(Feature::clocks, false);
     // What is abandoned stays in memory until the process ends, 8 MB for each cache.
     if (!Rng(mix(seed, 0xABA0)).percent(kAbandonPercent)) set.set(Feature::abandon, false);
     return set;

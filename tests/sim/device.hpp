@@ -72,6 +72,7 @@ enum FaultKind : uint32_t {
     kFaultRead = 10,   // reads of fences are refused
     kFaultGone = 11,   // the device is lost: every call is refused, and no work runs meanwhile
     kFaultHang = 12,   // a queue runs `after` works more, and no other
+    kFaultClock = 14,  // silent: a call that enqueues a signal reads the time
     kFaultOther = 13,  // not planted: what else only a lost device refuses
 };
 

@@ -6,6 +6,7 @@
 // own.
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "device.hpp"
 
@@ -138,6 +139,7 @@ struct DeviceSlots {
         const quire_status status = of(queue).device->answer(kFaultFence);
         if (status < 0) return status;
         Device *device = of(queue).device;
+        if (device->strikes(kFaultClock)) time(nullptr);
         device->push(of(queue), [device, fence = of(fence), value](uint32_t q) {
             if (fence->value >= value || device->strikes(kFaultMute)) return;
             fence->value = value;

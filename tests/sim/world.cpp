@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "clock.hpp"
 #include "device.hpp"
 #include "follower.hpp"
 #include "library.hpp"
@@ -174,7 +176,16 @@ bool World::execute(const Op &op) {
     ++ops_;
     uint64_t waits = 0;
     for (const Shard &shard : shards_) waits += shard.fake->waits();
+    clock_watch.on = config.has(Feature::clocks);
     const bool done = dispatch(op);
+    clock_watch.on = false;
+    const uint64_t reads = std::exchange(clock_watch.reads, 0);
+    tally_->clock_reads += reads;
+    const uint64_t dates = std::exchange(clock_watch.dates, 0);
+    const bool may_read = op.kind == OpKind::migrate || op.kind == OpKind::batch;
+    const uint64_t wrong = may_read ? dates : reads;
+    if (wrong != 0 && config.watches_clocks() && !tolerate("clock-read"))
+        fail("clock-read", "%s reads a clock", op_name(op.kind));
     check_devices();
     for (const Shard &shard : shards_) waits -= shard.fake->waits();
     if (waits != 0 && op.kind != OpKind::migrate)
