@@ -32,7 +32,8 @@ bool World::abandon(const Op &op) {
     pending.clear();
     if (op.f[0] != 0 && on_device()) {
         if (open) execute(make_op(OpKind::abort, {}));
-        abandon_queue(op.f[1] % config.queues, op.f[1] / config.queues % config.shards);
+        const uint32_t shard = op.f[1] / config.queues % static_cast<uint32_t>(shards_.size());
+        abandon_queue(op.f[1] % config.queues, shard);
     }
     quire_abandon_info info{};
     info.struct_size = sizeof info;

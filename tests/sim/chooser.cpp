@@ -11,6 +11,7 @@ namespace sim {
 namespace {
 
 constexpr uint32_t kAbandonOneIn = 600;  // choices
+constexpr uint32_t kMoveOneIn = 80;
 
 }  // namespace
 
@@ -20,7 +21,8 @@ Chooser::Chooser(const World &world, uint64_t seed)
       limit_rng_(mix(seed, 0x11317E), choice_tape),
       fault_rng_(mix(seed, 0xFA0175), choice_tape),
       lost_rng_(mix(seed, 0x1057DE), choice_tape),
-      flood_rng_(mix(seed, 0xF100DE), choice_tape) {
+      flood_rng_(mix(seed, 0xF100DE), choice_tape),
+      move_rng_(mix(seed, 0x305EDE), choice_tape) {
     fail_percent_ = on(Feature::fail) ? rng_.range(1, 30) : 0;
     abort_percent_ = on(Feature::abort) ? rng_.range(1, 30) : 0;
     end_percent_ = rng_.range(2, 25);
@@ -55,6 +57,9 @@ Op Chooser::next() {
                                    rng_.percent(30) ? 0 : rng_.range(1, 12)});
         if (world_->config.device != 0 && on(Feature::faults) && !calm_) plant_fault();
         if (world_->config.device != 0 && on(Feature::lost) && !calm_) plant_loss();
+        if (world_->config.device != 0 && on(Feature::move) && !world_->open &&
+            move_rng_.below(kMoveOneIn) == 0)
+            move();
         if (on(Feature::abandon) && lost_rng_.below(kAbandonOneIn) == 0)
             push(OpKind::abandon, {lost_rng_.below(2), lost_rng_.below(16)});
         if (world_->open)
@@ -153,6 +158,22 @@ void Chooser::plant_loss() {
              {shard, kFaultHang, lost_rng_.below(20), 0, lost_rng_.below(kMaxQueues)});
     else
         push(OpKind::fault, {shard, kFaultNone});
+}
+
+// To other devices, perhaps more or fewer; one of them may refuse allocations, work, signals or
+// reads, or be lost.
+void Chooser::move() {
+    for (const Step &step : world_->committed)
+        if (move_rng_.percent(90)) push(OpKind::finish, {step.id, 0});
+    if (move_rng_.percent(70))
+        for (uint32_t q = 0; q < world_->config.queues * world_->config.shards; ++q)
+            push(OpKind::advance, {q, 0});
+    const uint32_t kinds[] = {kFaultMemory, kFaultWork, kFaultFence, kFaultRead, kFaultGone};
+    const uint32_t kind =
+        on(Feature::faults) && move_rng_.percent(50) ? kinds[move_rng_.below(5)] : 0;
+    push(OpKind::migrate, {move_rng_.percent(80) ? 0 : move_rng_.range(4, 60), 0, 0,
+                           move_rng_.range(1, 3), move_rng_.below(2), kind, move_rng_.below(8),
+                           move_rng_.range(1, 20), move_rng_.below(4)});
 }
 
 void Chooser::make_sequence() {

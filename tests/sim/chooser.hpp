@@ -33,6 +33,7 @@ class Chooser {
     void finish_one();
     void plant_fault();
     void plant_loss();
+    void move();
     Op &push(OpKind kind, std::initializer_list<uint32_t> fields);
     const Sequence *any();
     bool on(Feature feature) const { return world_->config.has(feature); }
@@ -44,6 +45,7 @@ class Chooser {
     Rng fault_rng_;
     Rng lost_rng_;
     Rng flood_rng_;
+    Rng move_rng_;
     std::deque<Op> queue_;
     uint32_t next_seq_ = 1;
     uint32_t next_step_ = 1;

@@ -101,6 +101,7 @@ class Device {
         fault_.kind = kFaultHang;
         fault_.queue = queue;
     }
+    bool hung() const { return fault_.kind == kFaultHang; }
     uint64_t allocated(uint32_t kind) const;
     // Whoever abandons it waits for nothing, and does not close it.
     void outlive() { outlived_ = true; }

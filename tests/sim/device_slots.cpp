@@ -187,9 +187,9 @@ struct DeviceSlots {
         std::vector<quire_be_move> list(moves, moves + count);
         device->push(of(queue), [device, list, pool = *pool](uint32_t q) {
             for (const quire_be_move &m : list)
-                for (uint32_t half = 0; half < 2; ++half) {
-                    const uint64_t from = address(pool, m.src, half);
-                    const uint64_t to = address(pool, m.dst, half);
+                for (uint32_t part = 0; part < 2 * pool.kv_heads; ++part) {
+                    const uint64_t from = address(pool, m.src, part / 2, part % 2);
+                    const uint64_t to = address(pool, m.dst, part / 2, part % 2);
                     device->read(from, 4, q, "a move");
                     device->write(to, 4, q, "a move");
                     memcpy(reinterpret_cast<void *>(to), reinterpret_cast<const void *>(from), 4);
@@ -197,15 +197,17 @@ struct DeviceSlots {
         });
         return QUIRE_OK;
     }
-    // The pools of the simulator have one layer, one head, and two halves of four bytes a token.
-    static uint64_t address(const quire_be_pool &pool, int64_t slot, uint32_t half) {
+    // The pools of the simulator have one layer, and two halves of four bytes per token and head.
+    static uint64_t address(const quire_be_pool &pool, int64_t slot, uint32_t head, uint32_t half) {
         const int64_t block = slot / pool.block_tokens;
         const int64_t place = slot % pool.block_tokens;
-        const uint64_t base = pool.address + static_cast<uint64_t>(block * pool.block_stride);
+        const uint64_t base = pool.address + static_cast<uint64_t>(block * pool.block_stride +
+                                                                   head * pool.k_head_stride);
         if (half == 0) return base + static_cast<uint64_t>(place * pool.k_token_stride);
         if (pool.group_kind == QUIRE_GROUP_LATENT)
             return base + static_cast<uint64_t>(place * pool.k_token_stride) + 4;
-        return base + static_cast<uint64_t>(pool.v_offset + place * pool.v_token_stride);
+        return base + static_cast<uint64_t>(pool.v_offset + place * pool.v_token_stride +
+                                            head * (pool.v_head_stride - pool.k_head_stride));
     }
     static quire_status kv_write(quire_be_queue *, const quire_be_kv_write *, quire_error *) {
         return QUIRE_E_UNSUPPORTED;

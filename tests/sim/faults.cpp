@@ -18,20 +18,26 @@ constexpr quire_status kAnswers[] = {QUIRE_E_DEVICE_LOST, QUIRE_E_DEVICE_MEMORY,
 
 }  // namespace
 
+Fault World::make_fault(uint32_t kind, uint32_t after, uint32_t count, uint32_t every,
+                        uint32_t status) {
+    Fault fault;
+    fault.kind = kind;
+    fault.after = after;
+    fault.count = kind == kFaultHang ? 0 : count;
+    fault.every = every;
+    fault.status = kind == kFaultMemory ? QUIRE_E_DEVICE_MEMORY
+                   : kind == kFaultGone ? QUIRE_E_DEVICE_LOST
+                                        : kAnswers[status % 3];
+    return fault;
+}
+
 bool World::plant_fault(const Op &op) {
     if (op.f[1] == kFaultLeak) {
         leak_ = op.f[3];
         leak_late_ = op.f[2] != 0;
     }
     if (!on_device() || op.f[1] == kFaultLeak) return leak_ != 0;
-    Fault fault;
-    fault.kind = op.f[1];
-    fault.after = op.f[2];
-    fault.count = op.f[3];
-    fault.every = op.f[4];
-    fault.status = fault.kind == kFaultMemory ? QUIRE_E_DEVICE_MEMORY : kAnswers[op.f[5] % 3];
-    if (fault.kind == kFaultGone) fault.status = QUIRE_E_DEVICE_LOST;
-    if (fault.kind == kFaultHang) fault.count = 0;
+    Fault fault = make_fault(op.f[1], op.f[2], op.f[3], op.f[4], op.f[5]);
     Shard &shard = shards_[op.f[0] % shards_.size()];
     fault.queue = shard.queue_index[op.f[4] % config.queues];
     shard.fake->plant(fault);
@@ -65,9 +71,7 @@ bool World::passed_on(quire_status status, uint64_t struck) {
 // Once a device has refused a signal or a wait, what is found of its order is named apart, for it
 // is known and open (open_defects.hpp).
 std::string World::order_promise(const std::string &promise) const {
-    for (const Shard &shard : shards_)
-        if (shard.fake->order_refused()) return "refused-" + promise;
-    return promise;
+    return order_refused_ ? "refused-" + promise : promise;
 }
 
 void World::end_faults() {

@@ -38,7 +38,7 @@ constexpr uint32_t kMaxFields = 11;
     O(ns_create, "ns key quota")                                           \
     O(ns_destroy, "ns")                                                    \
     O(reset, "")                                                           \
-    O(migrate, "blocks host room")                                         \
+    O(migrate, "blocks host room shards layers kind after count wait")     \
     O(probe, "seq doc tokens")                                             \
     O(refuse, "what kind seq")                                             \
     O(batch, "batch rows blocks tokens context masks")                     \

@@ -86,7 +86,7 @@ bool World::begin(const Op &op) {
     const std::vector<quire_queue *> queues = step_queues(step->queue);
     if (on_device()) {
         desc.queues = queues.data();
-        desc.queue_count = config.shards;
+        desc.queue_count = static_cast<uint32_t>(queues.size());
         items.may_be_busy |= !device_idle();
     } else {
         desc.queue_tag = kQueueTag + step->queue;

@@ -113,7 +113,7 @@ void World::close() {
         expect(q_->batch_destroy(batch.batch, &error_), {QUIRE_OK}, "batch_destroy at the end");
     expect(q_->cache_destroy(cache_, &error_), {QUIRE_OK}, "cache_destroy at the end");
     cache_ = nullptr;
-    if (on_device()) close_devices();
+    close_shards(shards_);
     tally_->slot_accesses += memory_.accesses();
     tally_->noise_slots += memory_.noise();
 }

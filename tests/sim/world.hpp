@@ -32,6 +32,7 @@ namespace sim {
 
 class Device;
 class Follower;
+struct Fault;
 struct Kernel;
 struct PlannedItem;
 struct ViewCursor;
@@ -261,14 +262,29 @@ class World {
     bool destroy_namespace(const Op &op);
     bool reset();
     bool migrate(const Op &op);
-    void adopt_migration(const quire_migrate_info &got, std::vector<quire_block_move> &moves,
-                         const std::vector<uint32_t> &device, uint32_t host);
+    // What was asked of a migration, and answered.
+    struct Migration {
+        std::vector<uint32_t> device;  // blocks of each group
+        uint32_t host = 0;             // blocks of each group
+        std::vector<quire_block_move> moves;
+        quire_migrate_info got{};
+        quire_status status = QUIRE_OK;
+        uint64_t struck = 0;  // calls that devices refused
+        bool waits = false;   // quire_cache_migrate_wait
+    };
+    bool judge_migration(const Migration &m);
+    void leave(const std::vector<Shard> &shards);
+    std::vector<Shard> target(const Op &op, std::vector<quire_shard_desc> &descs);
+    quire_status call_migrate(const Op &op, const quire_migrate_desc &desc,
+                              quire_migrate_info &got);
+    void adopt_migration(Migration &m);
     void move_memory(const std::vector<quire_block_move> &moves,
                      const std::vector<uint32_t> &device, const std::vector<uint32_t> &host);
     // engine.cpp
     bool on_device() const { return !shards_.empty(); }
     void open_devices();
-    void close_devices();
+    std::vector<Shard> open_shards(uint32_t count);
+    void close_shards(const std::vector<Shard> &shards);
     std::vector<quire_shard_desc> shard_descs() const;
     std::vector<quire_queue *> step_queues(uint32_t queue) const;
     uint32_t shard_queue(uint32_t shard, uint32_t queue) const;
@@ -281,9 +297,12 @@ class World {
     void fail_kernels(uint8_t bit);
     void settle_kernels(uint8_t bit);
     void check_devices();
+    void check_findings(const std::vector<Shard> &shards);
     bool advance(const Op &op);
     // faults.cpp
     bool plant_fault(const Op &op);
+    static Fault make_fault(uint32_t kind, uint32_t after, uint32_t count, uint32_t every,
+                            uint32_t status);
     bool fault_armed() const;
     uint64_t strikes() const;
     void end_faults();
@@ -392,6 +411,8 @@ class World {
     std::vector<uint64_t> done_numbers_;
     std::unique_ptr<Follower> follower_;
     std::vector<Shard> shards_;                     // none: bookkeeping only
+    std::vector<quire_shard_desc> descs_;           // their ranges once the cache has moved
+    bool order_refused_ = false;                    // a signal or a wait, ever
     std::vector<std::shared_ptr<Kernel>> running_;  // enqueued and perhaps not run
     size_t kernel_ = kNoKernel;                     // of the row being executed
     uint32_t view_shard_ = 0;                       // whose views are looked at
