@@ -91,10 +91,20 @@ struct DeviceSlots {
         auto queue = std::make_unique<Device::Queue>();
         queue->device = &of(device);
         queue->index = static_cast<uint32_t>(of(device).queues_.size());
-        if (queue->index >= kMaxQueues) return QUIRE_E_LIMIT;
+        if (queue->index >= kMaxQueues) return rebind(of(device), out);
         *out = reinterpret_cast<quire_be_queue *>(queue.get());
         of(device).queues_.push_back(std::move(queue));
         return QUIRE_OK;
+    }
+    // What a released queue still holds runs first, where all clocks have a queue.
+    static quire_status rebind(Device &device, quire_be_queue **out) {
+        for (auto &old : device.queues_)
+            if (old->released) {
+                old->released = false;
+                *out = reinterpret_cast<quire_be_queue *>(old.get());
+                return QUIRE_OK;
+            }
+        return QUIRE_E_LIMIT;
     }
     static void unbind(quire_be_queue *queue) { of(queue).released = true; }
 
