@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// clock: who reads a clock while a script is played.
+// clock: who reads a clock while a script is played, and clocks that jump.
 //
 // Why: a result that depends on the time is not the same twice. The headers name no time but the
-// timeouts of functions that wait, and those are the backend's to measure.
-//   watched  an operation that reads a clock is a finding; for caches with an engine's allocator,
-//            because the library's own gives memory back to the system after a while. Where that
-//            allocates all the same, for batches, and in a migration, which waits for its copies, a
-//            clock may be read that is not the date's
-//   jumping  whoever reads a clock may, and it jumps by decades
+// timeouts of functions that wait. So an operation that reads the date is a finding. The monotonic
+// clock may be read, by a migration or by the library's allocator, which gives memory back to the
+// system after a while; what is read jumps by decades, and must change no result.
 //
 // In a program that does not link clock.cpp neither is done.
 //

@@ -49,8 +49,6 @@ struct Config {
     std::vector<quire_shard_desc> other_descs(uint32_t count, bool by_layers) const;
     uint32_t kv_heads(const GroupConfig &group) const;
     bool has(Feature feature) const { return features.has(feature); }
-    // No clock may be read: the library does not allocate by itself.
-    bool watches_clocks() const { return has(Feature::clocks) && seed % 2 == 0; }
     bool cross() const;
     // All groups are full or latent, so lengths are exact: nothing falls out of a window.
     bool exact() const;

@@ -3,7 +3,6 @@
 // runner: see runner.hpp.
 #include "runner.hpp"
 
-#include <cstdlib>
 #include <sstream>
 #include <utility>
 
@@ -39,16 +38,9 @@ Runner::Runner(const quire_api *api, const std::string &plugin) : q_(api) {
     desc.struct_size = sizeof desc;
     if (q_->instance_create(&desc, &instance_, &error) < 0)
         throw std::string("quire_instance_create: ") + error.message;
-    desc.allocate = [](void *, uint64_t size_bytes, uint64_t alignment) {
-        return aligned_alloc(alignment, (size_bytes + alignment - 1) / alignment * alignment);
-    };
-    desc.release = [](void *, void *pointer, uint64_t, uint64_t) { free(pointer); };
-    if (q_->instance_create(&desc, &allocating_, &error) < 0)
-        throw std::string("quire_instance_create: ") + error.message;
     uint32_t index = 0;
-    for (quire_instance *instance : {instance_, allocating_})
-        if (!plugin.empty() && q_->backend_load(instance, plugin.c_str(), &index, &error) < 0)
-            throw std::string("quire_backend_load: ") + error.message;
+    if (!plugin.empty() && q_->backend_load(instance_, plugin.c_str(), &index, &error) < 0)
+        throw std::string("quire_backend_load: ") + error.message;
     quire_group_desc group{};
     group.struct_size = sizeof group;
     group.layer_count = group.kv_heads = 1;
@@ -88,8 +80,7 @@ Outcome Runner::play(const Config &config, bool strict, Next next) {
     }
     size_t at = 0;
     try {
-        quire_instance *instance = config.watches_clocks() ? allocating_ : instance_;
-        *owned = std::make_unique<World>(q_, instance, config, &tally);
+        *owned = std::make_unique<World>(q_, instance_, config, &tally);
         const auto settle = [&] {
             (*owned)->strict = strict;
             (*owned)->known = known;
@@ -110,7 +101,7 @@ Outcome Runner::play(const Config &config, bool strict, Next next) {
             }
             if (trace) world.trace(op);
             if (world.is_abandoned()) {
-                *owned = std::make_unique<World>(q_, instance, config, &tally);
+                *owned = std::make_unique<World>(q_, instance_, config, &tally);
                 settle();
                 continue;
             }

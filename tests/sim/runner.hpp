@@ -55,7 +55,6 @@ class Runner {
 
     const quire_api *q_;
     quire_instance *instance_ = nullptr;
-    quire_instance *allocating_ = nullptr;  // with the engine's allocator
     quire_cache *foreign_ = nullptr;
     std::vector<uint64_t> foreign_handles_;
     Script current_;
