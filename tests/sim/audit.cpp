@@ -249,6 +249,10 @@ void World::audit() {
                 namespaces[n].id, static_cast<unsigned long long>(got.blocks_held),
                 static_cast<unsigned long long>(got.sequences),
                 static_cast<unsigned long long>(held[n]), static_cast<unsigned long long>(live[n]));
+        if (!open && got.prefix_cache_hits != namespaces[n].hits)
+            fail("namespace-hits", "namespace %u says %llu hits; its committed items found %llu",
+                 namespaces[n].id, static_cast<unsigned long long>(got.prefix_cache_hits),
+                 static_cast<unsigned long long>(namespaces[n].hits));
         if (got.quota_blocks != namespaces[n].quota ||
             (namespaces[n].quota != 0 && held[n] > namespaces[n].quota && !tolerate("quota")))
             fail("quota", "namespace %u holds %llu blocks; its quota is %u", namespaces[n].id,

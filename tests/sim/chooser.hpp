@@ -13,7 +13,11 @@ namespace sim {
 class Chooser {
  public:
     Chooser(const World &world, uint64_t seed);
+    // The world that it chooses for, after the one before was abandoned.
+    void look_at(const World &world) { world_ = &world; }
     Op next();
+    // Faults stop: none is chosen any more.
+    Op calm();
 
  private:
     void idle();      // no step is open
@@ -21,21 +25,27 @@ class Chooser {
     void sequence_op();
     void cache_op();
     void make_sequence();
+    bool flood();
     void make_items(uint32_t most);
     void make_item(const Sequence &seq);
     void limit_item(const Sequence &seq, Op &item);
     void begin_step();
     void finish_one();
     void plant_fault();
+    void plant_loss();
+    void move();
     Op &push(OpKind kind, std::initializer_list<uint32_t> fields);
     const Sequence *any();
-    bool on(Feature feature) const { return world_.config.has(feature); }
+    bool on(Feature feature) const { return world_->config.has(feature); }
 
-    const World &world_;
+    const World *world_;
     Rng rng_;
     // Apart: without its feature a seed plays what it always did.
     Rng limit_rng_;
     Rng fault_rng_;
+    Rng lost_rng_;
+    Rng flood_rng_;
+    Rng move_rng_;
     std::deque<Op> queue_;
     uint32_t next_seq_ = 1;
     uint32_t next_step_ = 1;
@@ -50,6 +60,10 @@ class Chooser {
     uint32_t advance_percent_;
     uint32_t limit_percent_;
     uint32_t fault_percent_;
+    uint32_t lost_percent_;
+    uint32_t flood_percent_;
+    uint32_t flooder_ = 0;  // the namespace that sends the most
+    bool calm_ = false;
 };
 
 }  // namespace sim

@@ -18,7 +18,8 @@ bool World::commit(const Op &op) {
     if ((config.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0) open->cached_before = cached_blocks();
     quire_status status = QUIRE_E_LIMIT;
     const uint64_t struck = strikes();
-    std::unique_ptr<Plan> planned = fault_armed() || may_lack_fence() ? plan() : nullptr;
+    const bool may_fail = fault_armed() || queue_gone_ || may_lack_fence();
+    std::unique_ptr<Plan> planned = may_fail ? plan() : nullptr;
     if (batch != nullptr) {
         const bool over = exceeds(*open, *batch, false);
         bool near = exceeds(*open, *batch, true);
@@ -123,6 +124,7 @@ void World::run_step(Step &step) {
     run_copies(step);
     for (const Row &row : step.rows) {
         sums_.hits += row.hit;
+        find_namespace(find(row.seq)->ns)->hits += row.hit;
         tenants_ran_.insert(find(row.seq)->tenant);
     }
     sums_.swaps += step.swaps;

@@ -15,6 +15,7 @@ namespace {
 constexpr const char *kConfigFields =
     "features seed block_tokens queues max_sequences max_tokens watermark host_blocks victim flags "
     "follower lag vocabulary documents swap_rate device shards cut";
+constexpr uint32_t kAbandonPercent = 2;  // of the seeds
 constexpr const char *kGroupFields = "kind window sink blocks";
 
 // Leaves some of what is allowed out, each with a chance of its own. Those from `limits` on came
@@ -26,6 +27,13 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
         if (rng.percent(out)) set.set(static_cast<Feature>(i), false);
     if (Rng(mix(seed, 0x11317)).percent(30)) set.set(Feature::limits, false);
     if (Rng(mix(seed, 0xFA017)).percent(40)) set.set(Feature::faults, false);
+    if (Rng(mix(seed, 0x11FE0)).percent(30)) set.set(Feature::live, false);
+    if (Rng(mix(seed, 0x1057)).percent(50)) set.set(Feature::lost, false);
+    if (Rng(mix(seed, 0xF100D)).percent(75)) set.set(Feature::flood, false);
+    if (Rng(mix(seed, 0x305E)).percent(50)) set.set(Feature::move, false);
+    if (!Rng(mix(seed, 0xC10C5)).percent(25)) set.set(Feature::clocks, false);
+    // What is abandoned stays in memory until the process ends, 8 MB for each cache.
+    if (!Rng(mix(seed, 0xABA0)).percent(kAbandonPercent)) set.set(Feature::abandon, false);
     return set;
 }
 
@@ -85,6 +93,22 @@ std::vector<quire_shard_desc> Config::shard_descs() const {
             descs[s].head_begin = s;
             descs[s].head_count = 1;
         }
+    }
+    return descs;
+}
+
+std::vector<quire_shard_desc> Config::other_descs(uint32_t count, bool by_layers) const {
+    uint32_t heads = 1;  // of the group that has the most
+    for (const GroupConfig &group : groups) heads = std::max(heads, kv_heads(group));
+    const uint32_t parts = by_layers ? static_cast<uint32_t>(groups.size()) : heads;
+    if (count > parts) return {};
+    std::vector<quire_shard_desc> descs(count);
+    for (uint32_t s = 0; s < count; ++s) {
+        const uint32_t begin = s * parts / count;
+        const uint32_t size = (s + 1) * parts / count - begin;
+        descs[s].struct_size = sizeof descs[s];
+        (by_layers ? descs[s].layer_begin : descs[s].head_begin) = begin;
+        (by_layers ? descs[s].layer_count : descs[s].head_count) = size;
     }
     return descs;
 }

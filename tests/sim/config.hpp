@@ -45,6 +45,8 @@ struct Config {
 
     // The shards' ranges; not their devices.
     std::vector<quire_shard_desc> shard_descs() const;
+    // Those of another number of shards, which divide the layers or the KV heads. Empty: it cannot.
+    std::vector<quire_shard_desc> other_descs(uint32_t count, bool by_layers) const;
     uint32_t kv_heads(const GroupConfig &group) const;
     bool has(Feature feature) const { return features.has(feature); }
     bool cross() const;

@@ -3,13 +3,24 @@
 // device: see device.hpp. The slots of the table are in device_slots.cpp.
 #include "device.hpp"
 
+#include <cstdlib>
 #include <cstring>
 
 namespace sim {
 
+Device::~Device() {
+    for (auto &[address, made] : allocations_) free(reinterpret_cast<void *>(address));
+}
+
+bool Device::is_meant(uint32_t kind) const {
+    const bool enqueues = kind == kFaultWork || kind == kFaultFence;
+    const bool other = kind == kFaultMemory || kind == kFaultRead || kind == kFaultOther;
+    return fault_.kind == kind || (fault_.kind == kFaultAny && enqueues) ||
+           (fault_.kind == kFaultGone && (enqueues || other));
+}
+
 bool Device::strikes(uint32_t kind) {
-    const bool any = fault_.kind == kFaultAny && (kind == kFaultWork || kind == kFaultFence);
-    if (fault_.count == 0 || (fault_.kind != kind && !any)) return false;
+    if (fault_.count == 0 || !is_meant(kind)) return false;
     if (fault_.after != 0) {
         --fault_.after;
         return false;
@@ -27,8 +38,29 @@ void Device::push(Queue &queue, std::function<void(uint32_t)> run) {
     queue.works.push_back({std::move(run), nullptr, 0, host_clock_});
 }
 
+bool Device::hangs(const Queue &queue) {
+    if (fault_.kind != kFaultHang || fault_.queue != queue.index) return false;
+    if (fault_.after == 0) return true;
+    --fault_.after;
+    return false;
+}
+
+uint64_t Device::allocated(uint32_t kind) const {
+    uint64_t sum = 0;
+    for (const auto &[address, made] : allocations_)
+        if (made.kind == kind && !made.freed) sum += made.size;
+    return sum;
+}
+
+void Device::forget() {
+    for (auto &[address, made] : allocations_) {
+        if (made.kind == QUIRE_BE_MEMORY_DEVICE) free(reinterpret_cast<void *>(address));
+        made.cells = {};
+    }
+}
+
 bool Device::step(Queue &queue) {
-    if (queue.works.empty()) return false;
+    if (queue.works.empty() || gone() || hangs(queue)) return false;
     Work &work = queue.works.front();
     if (work.wait && work.wait->value < work.value) return false;
     join(queue.clock, work.host);
@@ -65,6 +97,15 @@ bool Device::idle() const {
     return true;
 }
 
+void Device::end_works() {
+    const Fault fault = fault_;
+    fault_ = {};
+    drain();
+    fault_ = fault;
+    for (auto &queue : queues_) queue->works.clear();
+    see_idle();
+}
+
 void Device::see_idle() {
     for (const auto &queue : queues_) join(host_clock_, queue->clock);
 }
@@ -80,6 +121,9 @@ Device::Cell *Device::cell(uint64_t address) {
     if (address - at->first >= at->second.size)
         fail("device-address", "an address lies past an allocation of %llu bytes",
              static_cast<unsigned long long>(at->second.size));
+    if (at->second.freed)
+        fail("device-freed", "step %u uses an allocation of %llu bytes that was freed before",
+             running_step_, static_cast<unsigned long long>(at->second.size));
     return &at->second.cells[(address - at->first) / 4];
 }
 
@@ -151,7 +195,7 @@ void Device::spoil_copies(Cell &from, const VectorClock &clock) {
         auto at = allocations_.upper_bound(address);
         if (at == allocations_.begin()) continue;
         --at;
-        if (address - at->first >= at->second.size) continue;  // that memory is gone
+        if (address - at->first >= at->second.size || at->second.freed) continue;
         const Cell &to = at->second.cells[(address - at->first) / 4];
         if (to.is_copy && to.write_queue == q && to.write_clock == from.copied[q])
             memset(reinterpret_cast<void *>(address), 0xDB, 4);

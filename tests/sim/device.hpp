@@ -64,6 +64,16 @@ enum FaultKind : uint32_t {
     kFaultCorrupt = 5,  // one bit of a copy is wrong
     kFaultShort = 6,    // a copy ends half way
     kFaultLost = 7,     // a copy does not happen
+    kFaultMute = 8,     // a signal that was enqueued does not happen
+    // The engine's own mistake (World::leak): it never ends a sequence of `count` tokens, which it
+    // makes while all work is finished, or with `after` when that is done.
+    kFaultLeak = 9,
+    // Loud again.
+    kFaultRead = 10,   // reads of fences are refused
+    kFaultGone = 11,   // the device is lost: every call is refused, and no work runs meanwhile
+    kFaultHang = 12,   // a queue runs `after` works more, and no other
+    kFaultClock = 14,  // silent: a call that enqueues a signal reads the time
+    kFaultOther = 13,  // not planted: what else only a lost device refuses
 };
 
 // `count` calls of its kind fail: the first after `after` good ones, and then each after `every`.
@@ -72,14 +82,33 @@ struct Fault {
     uint32_t after = 0;
     uint32_t count = 0;
     uint32_t every = 0;
+    uint32_t queue = 0;  // that hangs
     quire_status status = QUIRE_E_DEVICE_LOST;
 };
 
 class Device {
  public:
+    ~Device();
     // Replaces the fault before it, which may not have struck as often as it should.
     void plant(const Fault &fault) { fault_ = fault; }
     bool fault_armed() const { return fault_.count != 0; }
+    bool gone() const {
+        return fault_.kind == kFaultGone && fault_.after == 0 && fault_.count != 0;
+    }
+    // No work of the queue runs until another fault is planted.
+    void hang(uint32_t queue) {
+        fault_ = {};
+        fault_.kind = kFaultHang;
+        fault_.queue = queue;
+    }
+    bool hung() const { return fault_.kind == kFaultHang; }
+    uint64_t allocated(uint32_t kind) const;
+    // Whoever abandons it waits for nothing, and does not close it.
+    void outlive() { outlived_ = true; }
+    // Frees what no one can reach any more once its last work has run.
+    void forget();
+    // Calls that waited for work.
+    uint64_t waits() const { return waits_; }
     // Calls that failed, and copies that went wrong.
     uint64_t strikes() const { return strikes_; }
     bool order_refused() const { return order_refused_; }  // a signal or a wait
@@ -88,6 +117,8 @@ class Device {
     // Runs all that can run, on all queues.
     void drain();
     bool idle() const;
+    // Runs all that lies in the queues, for it may not run later; what cannot run is dropped.
+    void end_works();
     // The host knows that nothing runs: what it enqueues from now on comes after all that did.
     void see_idle();
     uint32_t queue_count() const { return static_cast<uint32_t>(queues_.size()); }
@@ -113,6 +144,8 @@ class Device {
     };
     struct Allocation {
         uint64_t size = 0;
+        uint32_t kind = 0;
+        bool freed = false;  // kept, so that no other is there and work that uses it is found
         std::vector<Cell> cells;
     };
     struct Fence {
@@ -139,6 +172,8 @@ class Device {
         VectorClock clock{};
         bool released = false;  // what lies in it runs on
     };
+    bool is_meant(uint32_t kind) const;
+    bool hangs(const Queue &queue);
     // Whether the fault is of this kind, and its turn has come.
     bool strikes(uint32_t kind);
     quire_status answer(uint32_t kind);
@@ -159,6 +194,8 @@ class Device {
     Fault fault_;
     uint64_t strikes_ = 0;
     bool order_refused_ = false;
+    bool outlived_ = false;
+    uint64_t waits_ = 0;
 };
 
 }  // namespace sim

@@ -6,6 +6,7 @@
 // own.
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "device.hpp"
 
@@ -35,10 +36,17 @@ struct DeviceSlots {
         return QUIRE_OK;
     }
     static void close(quire_be_device *device) {
+        if (of(device).outlived_) {
+            of(device).finding = Finding{"abandon-waits", "an abandoned device was closed"};
+            return;
+        }
         if (current_device == &of(device)) current_device = nullptr;
         delete &of(device);
     }
-    static quire_status props(quire_be_device *, quire_be_device_props *props, quire_error *) {
+    static quire_status props(quire_be_device *device, quire_be_device_props *props,
+                              quire_error *) {
+        const quire_status status = of(device).answer(kFaultOther);
+        if (status < 0) return status;
         props->host_visible = 0;
         props->memory_total_bytes = props->memory_free_bytes = 1ull << 30;
         props->copy_alignment = 4;
@@ -63,15 +71,17 @@ struct DeviceSlots {
         *host = kind == QUIRE_BE_MEMORY_HOST ? memory : nullptr;
         Device::Allocation &made = of(device).allocations_[*address];
         made.size = size;
+        made.kind = kind;
         made.cells.assign((size + 3) / 4, {});
         return QUIRE_OK;
     }
     static void release(quire_be_device *device, uint64_t address, uint64_t, uint32_t) {
-        of(device).allocations_.erase(address);
-        free(reinterpret_cast<void *>(address));
+        of(device).allocations_[address].freed = true;
     }
     static quire_status bind(quire_be_device *device, const quire_native *, quire_be_queue **out,
                              quire_error *) {
+        const quire_status status = of(device).answer(kFaultOther);
+        if (status < 0) return status;
         for (auto &old : of(device).queues_)
             if (old->released && old->works.empty()) {
                 old->released = false;
@@ -81,15 +91,27 @@ struct DeviceSlots {
         auto queue = std::make_unique<Device::Queue>();
         queue->device = &of(device);
         queue->index = static_cast<uint32_t>(of(device).queues_.size());
-        if (queue->index >= kMaxQueues) return QUIRE_E_LIMIT;
+        if (queue->index >= kMaxQueues) return rebind(of(device), out);
         *out = reinterpret_cast<quire_be_queue *>(queue.get());
         of(device).queues_.push_back(std::move(queue));
         return QUIRE_OK;
+    }
+    // What a released queue still holds runs first, where all clocks have a queue.
+    static quire_status rebind(Device &device, quire_be_queue **out) {
+        for (auto &old : device.queues_)
+            if (old->released) {
+                old->released = false;
+                *out = reinterpret_cast<quire_be_queue *>(old.get());
+                return QUIRE_OK;
+            }
+        return QUIRE_E_LIMIT;
     }
     static void unbind(quire_be_queue *queue) { of(queue).released = true; }
 
     static quire_status fence_create(quire_be_device *device, uint64_t value, quire_be_fence **out,
                                      quire_error *) {
+        const quire_status status = of(device).answer(kFaultOther);
+        if (status < 0) return status;
         auto *fence = new FencePointer(std::make_shared<Device::Fence>());
         (*fence)->device = &of(device);
         (*fence)->value = value;
@@ -98,12 +120,16 @@ struct DeviceSlots {
     }
     static void fence_destroy(quire_be_fence *fence) { delete &of(fence); }
     static quire_status fence_read(quire_be_fence *fence, uint64_t *value, quire_error *) {
+        const quire_status status = of(fence)->device->answer(kFaultRead);
+        if (status < 0) return status;
         *value = of(fence)->value;
         for (const auto &[reached, clock] : of(fence)->signals)
             join(of(fence)->device->host_clock_, clock);
         return QUIRE_OK;
     }
     static quire_status fence_signal_host(quire_be_fence *fence, uint64_t value, quire_error *) {
+        const quire_status status = of(fence)->device->answer(kFaultOther);
+        if (status < 0) return status;
         if (value <= of(fence)->value) return QUIRE_E_ARG;
         of(fence)->value = value;
         of(fence)->signals.emplace_back(value, of(fence)->device->host_clock_);
@@ -111,9 +137,11 @@ struct DeviceSlots {
     }
     static quire_status fence_wait_host(quire_be_fence *fence, uint64_t value, uint64_t timeout,
                                         quire_error *error) {
+        of(fence)->device->waits_ += timeout != 0;
         if (timeout != 0) of(fence)->device->drain();
         uint64_t now = 0;
-        fence_read(fence, &now, error);
+        const quire_status status = fence_read(fence, &now, error);
+        if (status < 0) return status;
         return now >= value ? QUIRE_OK : QUIRE_S_TIMEOUT;
     }
     static quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
@@ -121,8 +149,9 @@ struct DeviceSlots {
         const quire_status status = of(queue).device->answer(kFaultFence);
         if (status < 0) return status;
         Device *device = of(queue).device;
+        if (device->strikes(kFaultClock)) time(nullptr);
         device->push(of(queue), [device, fence = of(fence), value](uint32_t q) {
-            if (fence->value >= value) return;
+            if (fence->value >= value || device->strikes(kFaultMute)) return;
             fence->value = value;
             fence->signals.emplace_back(value, device->queues_[q]->clock);
         });
@@ -168,9 +197,9 @@ struct DeviceSlots {
         std::vector<quire_be_move> list(moves, moves + count);
         device->push(of(queue), [device, list, pool = *pool](uint32_t q) {
             for (const quire_be_move &m : list)
-                for (uint32_t half = 0; half < 2; ++half) {
-                    const uint64_t from = address(pool, m.src, half);
-                    const uint64_t to = address(pool, m.dst, half);
+                for (uint32_t part = 0; part < 2 * pool.kv_heads; ++part) {
+                    const uint64_t from = address(pool, m.src, part / 2, part % 2);
+                    const uint64_t to = address(pool, m.dst, part / 2, part % 2);
                     device->read(from, 4, q, "a move");
                     device->write(to, 4, q, "a move");
                     memcpy(reinterpret_cast<void *>(to), reinterpret_cast<const void *>(from), 4);
@@ -178,15 +207,17 @@ struct DeviceSlots {
         });
         return QUIRE_OK;
     }
-    // The pools of the simulator have one layer, one head, and two halves of four bytes a token.
-    static uint64_t address(const quire_be_pool &pool, int64_t slot, uint32_t half) {
+    // The pools of the simulator have one layer, and two halves of four bytes per token and head.
+    static uint64_t address(const quire_be_pool &pool, int64_t slot, uint32_t head, uint32_t half) {
         const int64_t block = slot / pool.block_tokens;
         const int64_t place = slot % pool.block_tokens;
-        const uint64_t base = pool.address + static_cast<uint64_t>(block * pool.block_stride);
+        const uint64_t base = pool.address + static_cast<uint64_t>(block * pool.block_stride +
+                                                                   head * pool.k_head_stride);
         if (half == 0) return base + static_cast<uint64_t>(place * pool.k_token_stride);
         if (pool.group_kind == QUIRE_GROUP_LATENT)
             return base + static_cast<uint64_t>(place * pool.k_token_stride) + 4;
-        return base + static_cast<uint64_t>(pool.v_offset + place * pool.v_token_stride);
+        return base + static_cast<uint64_t>(pool.v_offset + place * pool.v_token_stride +
+                                            head * (pool.v_head_stride - pool.k_head_stride));
     }
     static quire_status kv_write(quire_be_queue *, const quire_be_kv_write *, quire_error *) {
         return QUIRE_E_UNSUPPORTED;
@@ -201,7 +232,13 @@ struct DeviceSlots {
         return QUIRE_E_UNSUPPORTED;
     }
     static quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *) {
-        if (timeout_ns != 0) of(device).drain();
+        const quire_status status = of(device).answer(kFaultOther);
+        if (status == QUIRE_E_DEVICE_LOST) of(device).end_works();
+        if (status < 0) return status;
+        if (timeout_ns != 0) {
+            ++of(device).waits_;
+            of(device).drain();
+        }
         if (!of(device).idle()) return QUIRE_S_TIMEOUT;
         of(device).see_idle();
         return QUIRE_OK;

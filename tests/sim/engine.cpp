@@ -15,8 +15,14 @@
 namespace sim {
 
 void World::open_devices() {
-    shards_.resize(config.shards);
-    for (Shard &shard : shards_) {
+    shards_ = open_shards(config.shards);
+    ++tally_->device_seeds;
+    tally_->shard_seeds += shards_.size() > 1;
+}
+
+std::vector<Shard> World::open_shards(uint32_t count) {
+    std::vector<Shard> shards(count);
+    for (Shard &shard : shards) {
         quire_device_desc desc{};
         desc.struct_size = sizeof desc;
         desc.backend = "sim";
@@ -31,12 +37,11 @@ void World::open_devices() {
             shard.queue_index.push_back(shard.fake->queue_count() - 1);
         }
     }
-    ++tally_->device_seeds;
-    tally_->shard_seeds += shards_.size() > 1;
+    return shards;
 }
 
 std::vector<quire_shard_desc> World::shard_descs() const {
-    std::vector<quire_shard_desc> descs = config.shard_descs();
+    std::vector<quire_shard_desc> descs = descs_.empty() ? config.shard_descs() : descs_;
     for (size_t s = 0; s < descs.size(); ++s) descs[s].device = shards_[s].device;
     return descs;
 }
@@ -71,8 +76,8 @@ void World::settle_devices() {
     }
 }
 
-void World::close_devices() {
-    for (Shard &shard : shards_) {
+void World::close_shards(const std::vector<Shard> &shards) {
+    for (const Shard &shard : shards) {
         tally_->device_works += shard.fake->works();
         for (quire_queue *queue : shard.queues)
             expect(q_->queue_destroy(queue, &error_), {QUIRE_OK}, "quire_queue_destroy at the end");
@@ -87,9 +92,13 @@ bool World::device_idle() const {
     return true;
 }
 
-void World::check_devices() {
-    for (const Shard &shard : shards_)
+void World::check_findings(const std::vector<Shard> &shards) {
+    for (const Shard &shard : shards)
         if (shard.fake->finding) throw *shard.fake->finding;
+}
+
+void World::check_devices() {
+    check_findings(shards_);
     std::erase_if(running_, [](const auto &kernel) { return kernel.use_count() == 1; });
 }
 
@@ -121,15 +130,19 @@ void World::note_slot(const Sequence &seq, uint32_t group, int32_t block, uint32
     for (Shard &shard : shards_) {
         const quire_pool_info &pool = shard.pools[group];
         if (pool.layer_count == 0) continue;
-        const uint64_t k = pool.address + static_cast<uint64_t>(block * pool.block_stride +
-                                                                place * pool.k_token_stride);
-        const uint64_t v =
-            config.groups[group].kind == QUIRE_GROUP_LATENT
-                ? k + 4
-                : pool.address + static_cast<uint64_t>(block * pool.block_stride + pool.v_offset +
-                                                       place * pool.v_token_stride);
+        const uint64_t base = pool.address + static_cast<uint64_t>(block * pool.block_stride);
         Kernel &kernel = *shard.kernels[kernel_];
-        (is_write ? kernel.writes : kernel.reads).push_back({k, v, content, seq.id, token, group});
+        for (uint32_t head = 0; head < pool.head_count; ++head) {
+            const uint64_t k = base + static_cast<uint64_t>(head * pool.k_head_stride +
+                                                            place * pool.k_token_stride);
+            const uint64_t v =
+                config.groups[group].kind == QUIRE_GROUP_LATENT
+                    ? k + 4
+                    : base + static_cast<uint64_t>(pool.v_offset + head * pool.v_head_stride +
+                                                   place * pool.v_token_stride);
+            (is_write ? kernel.writes : kernel.reads)
+                .push_back({k, v, content, seq.id, token, group});
+        }
     }
 }
 
@@ -141,7 +154,7 @@ void World::enqueue_kernels(Step &step) {
     const uint64_t chance = mix(config.seed, step.number);
     const size_t all = shards_[0].kernels.size();
     size_t count = all;
-    if (config.has(Feature::fail) && chance % 12 == 0 && !step.rows.empty()) {
+    if (config.has(Feature::fail) && !calm_ && chance % 12 == 0 && !step.rows.empty()) {
         step.broken = true;
         count = static_cast<size_t>(chance >> 32) % count;
         ++tally_->broken_steps;

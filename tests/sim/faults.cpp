@@ -18,15 +18,32 @@ constexpr quire_status kAnswers[] = {QUIRE_E_DEVICE_LOST, QUIRE_E_DEVICE_MEMORY,
 
 }  // namespace
 
-bool World::plant_fault(const Op &op) {
-    if (!on_device()) return false;
+Fault World::make_fault(uint32_t kind, uint32_t after, uint32_t count, uint32_t every,
+                        uint32_t status) {
     Fault fault;
-    fault.kind = op.f[1];
-    fault.after = op.f[2];
-    fault.count = op.f[3];
-    fault.every = op.f[4];
-    fault.status = fault.kind == kFaultMemory ? QUIRE_E_DEVICE_MEMORY : kAnswers[op.f[5] % 3];
-    shards_[op.f[0] % shards_.size()].fake->plant(fault);
+    fault.kind = kind;
+    fault.after = after;
+    fault.count = kind == kFaultHang ? 0 : count;
+    fault.every = every;
+    fault.status = kind == kFaultMemory ? QUIRE_E_DEVICE_MEMORY
+                   : kind == kFaultGone ? QUIRE_E_DEVICE_LOST
+                                        : kAnswers[status % 3];
+    return fault;
+}
+
+bool World::plant_fault(const Op &op) {
+    if (op.f[1] == kFaultLeak) {
+        leak_ = op.f[3];
+        leak_late_ = op.f[2] != 0;
+    }
+    if (!on_device() || op.f[1] == kFaultLeak) return leak_ != 0;
+    Fault fault = make_fault(op.f[1], op.f[2], op.f[3], op.f[4], op.f[5]);
+    Shard &shard = shards_[op.f[0] % shards_.size()];
+    fault.queue = shard.queue_index[op.f[4] % config.queues];
+    shard.fake->plant(fault);
+    tally_->reads_refused += fault.kind == kFaultRead;
+    tally_->devices_lost += fault.kind == kFaultGone;
+    tally_->queues_hung += fault.kind == kFaultHang;
     return true;
 }
 
@@ -90,7 +107,8 @@ std::vector<quire_block_copy> World::copies_of(const Step &step) {
 // Whether the commit of the open step answered so because a device refused its part.
 bool World::commit_refused(quire_status status, uint64_t struck, std::unique_ptr<Plan> &plan,
                            Batch *batch, const Snapshot &before) {
-    if (status == QUIRE_E_DEVICE_LOST && (strikes() != struck || may_lack_fence())) {
+    const bool may_be_lost = strikes() != struck || queue_gone_ || may_lack_fence();
+    if (status == QUIRE_E_DEVICE_LOST && may_be_lost) {
         undo_step(std::move(plan), batch);
         return true;
     }
@@ -111,6 +129,7 @@ void World::undo_step(std::unique_ptr<Plan> plan, Batch *batch) {
     for (const Undo &undo : step.undo)
         if (Sequence *seq = find(undo.before.id)) seq->in_step = seq->has_item = false;
     const Sums before = sums_;
+    const std::vector<Namespace> spaces = namespaces;
     planned_ = std::move(plan);
     begin_kernels(step);
     run_step(step);
@@ -125,7 +144,7 @@ void World::undo_step(std::unique_ptr<Plan> plan, Batch *batch) {
     settle(step.actor.bit, true);
     take_unpublished(step);
     take_failure(failure);
-    adopt_undone(before);
+    adopt_undone(before, spaces);
     uint32_t count = 0;
     expect(
         q_->step_copies(cache_, step.handle, nullptr, 0, sizeof(quire_block_copy), &count, &error_),
@@ -134,13 +153,14 @@ void World::undo_step(std::unique_ptr<Plan> plan, Batch *batch) {
 
 // Nothing says whether a step that a commit undid counts in the statistics (README.md, question
 // 18).
-void World::adopt_undone(const Sums &before) {
+void World::adopt_undone(const Sums &before, const std::vector<Namespace> &spaces) {
     quire_cache_stats s{};
     s.struct_size = sizeof s;
     expect(q_->cache_get_stats(cache_, &s, &error_), {QUIRE_OK}, "quire_cache_get_stats");
     const auto either = [](uint64_t &now, uint64_t then, uint64_t got) {
         if (got == then) now = then;
     };
+    if (s.prefix_cache_hits == before.hits) namespaces = spaces;
     either(sums_.hits, before.hits, s.prefix_cache_hits);
     either(sums_.copies_on_write, before.copies_on_write, s.copies_on_write);
     either(sums_.swapped_out, before.swapped_out, s.blocks_swapped_out);

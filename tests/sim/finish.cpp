@@ -76,6 +76,7 @@ World::Failure World::foresee(uint8_t bit, bool may_ask) {
 // Nothing depends on the step `bit` any more.
 void World::settle(uint8_t bit, bool failed) {
     if (failed) {
+        ++forgets_;
         ++tally_->steps_failed;
         memory_.poison(bit);
         fail_kernels(bit);

@@ -194,4 +194,13 @@ void Follower::close() {
     cache_ = nullptr;
 }
 
+void Follower::abandon() {
+    quire_abandon_info info{};
+    info.struct_size = sizeof info;
+    leader_.expect(q_->cache_abandon(cache_, &info, &error_), {QUIRE_OK}, "quire_cache_abandon");
+    if (info.device_bytes + info.host_bytes + info.engine_bytes != 0)
+        fail("abandon-info", "a follower without memory left some on a device");
+    leader_.stale(q_->cache_check(cache_, &error_), "quire_cache_check of a follower");
+}
+
 }  // namespace sim

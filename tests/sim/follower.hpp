@@ -20,6 +20,8 @@ class Follower {
     void take(const Step &step);
     // Applies and finishes the rest, then destroys the cache.
     void close();
+    // Gives its cache up.
+    void abandon();
 
  private:
     struct Log {

@@ -16,6 +16,7 @@
 #include <sstream>
 #include <thread>
 
+#include "clock.hpp"
 #include "device.hpp"
 #include "library.hpp"
 #include "options.hpp"
@@ -26,6 +27,17 @@ namespace sim {
 namespace {
 
 thread_local Runner *current_runner = nullptr;
+
+// A watch that saw nothing here would see nothing of libquire either.
+void try_clocks(void *library) {
+    const auto read = reinterpret_cast<void (*)()>(dlsym(library, "quire_sim_read_clocks"));
+    clock_watch.on = true;
+    read();
+    const ClockWatch seen = clock_watch;
+    clock_watch = {};
+    if (seen.reads != 2 || seen.dates != 1)
+        throw std::string("a library that reads two clocks was not seen to");
+}
 
 // The backend beside this program; it is given its table before the library opens it.
 std::string plugin_path() {
@@ -39,6 +51,7 @@ std::string plugin_path() {
         using Give = void (*)(const quire_backend_api *);
         const auto give = reinterpret_cast<Give>(dlsym(library, "quire_sim_set_table"));
         give(Device::table());
+        if (clocks_are_watched) try_clocks(library);
         return file;
     }();
     return path;

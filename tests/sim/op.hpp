@@ -38,14 +38,17 @@ constexpr uint32_t kMaxFields = 11;
     O(ns_create, "ns key quota")                                           \
     O(ns_destroy, "ns")                                                    \
     O(reset, "")                                                           \
-    O(migrate, "blocks host room")                                         \
+    O(migrate, "blocks host room shards layers kind after count wait")     \
     O(probe, "seq doc tokens")                                             \
     O(refuse, "what kind seq")                                             \
     O(batch, "batch rows blocks tokens context masks")                     \
     O(advance, "queue count")                                              \
     O(fault, "shard kind after count every status")                        \
     O(audit, "")                                                           \
-    O(check, "")
+    O(check, "")                                                           \
+    O(calm, "")                                                            \
+    O(conclude, "")                                                        \
+    O(abandon, "queues queue")
 
 enum class OpKind : uint8_t {
 #define SIM_OP(name, fields) name,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""planted: plays every script of tests/sim/planted, in which a device goes wrong and says nothing.
+"""planted: plays every script of tests/sim/planted, in which a device or the engine goes wrong and
+says nothing.
 
 The simulator must find the promise that the file is named by, and nothing once the script's `fault`
 lines are taken out: so it can fail, and fails for that alone.

@@ -56,6 +56,28 @@ bool World::may_be_published(uint32_t group, int32_t block) const {
                        [tenant](const Namespace &ns) { return ns.tenant == tenant; });
 }
 
+// The records of quire_cache_dump, one per line. REQUIRES: the library has it.
+std::string_view World::dump() {
+    uint64_t size = 0;
+    quire_status status = q_->cache_dump(cache_, 0, dump_.data(), dump_.size(), &size, &error_);
+    if (status == QUIRE_S_INCOMPLETE) {
+        dump_.resize(size);
+        status = q_->cache_dump(cache_, 0, dump_.data(), dump_.size(), &size, &error_);
+    }
+    expect(status, {QUIRE_OK}, "quire_cache_dump");
+    return {dump_.data(), size};
+}
+
+// Steps that are open, or committed and not done; 0 with an older library.
+uint64_t World::unfinished_steps() {
+    if (q_->cache_dump == nullptr) return 0;
+    uint64_t count = 0;
+    const std::string_view records = dump();
+    const std::string_view wanted = "{\"record\":\"step\"";
+    for (size_t at = 0; (at = records.find(wanted, at)) != records.npos; ++at) ++count;
+    return count;
+}
+
 // The device blocks of each group that the prefix cache has, by the library's dump. Maybe: the dump
 // is not there, or says that the block's node cannot be found.
 std::vector<std::vector<Held>> World::published_blocks() {
@@ -65,17 +87,10 @@ std::vector<std::vector<Held>> World::published_blocks() {
         for (uint32_t id = 1; id < blocks_[g]; ++id)
             if (may_be_published(g, static_cast<int32_t>(id))) held[g][id] = Held::maybe;
     }
-    if (q_->cache_dump == nullptr) return held;  // an older library
-    uint64_t size = 0;
-    quire_status status = q_->cache_dump(cache_, 0, dump_.data(), dump_.size(), &size, &error_);
-    if (status == QUIRE_S_INCOMPLETE) {
-        dump_.resize(size);
-        status = q_->cache_dump(cache_, 0, dump_.data(), dump_.size(), &size, &error_);
-    }
-    expect(status, {QUIRE_OK}, "quire_cache_dump");
+    if (q_->cache_dump == nullptr) return held;     // an older library
     std::set<int64_t> linked;                       // nodes that can be found
     std::vector<std::array<int64_t, 3>> published;  // group, block and node
-    for (std::string_view left(dump_.data(), size); !left.empty();) {
+    for (std::string_view left = dump(); !left.empty();) {
         const std::string_view record = left.substr(0, left.find('\n'));
         left.remove_prefix(record.size() + 1);
         if (has(record, "\"record\":\"node\"") && has(record, "\"linked\":true"))

@@ -22,6 +22,15 @@ void World::take_results(Items &items, uint64_t room_before) {
     if (items.results[items.items.size()].outcome != ~0u)
         fail("output-past", "a result was written past the last item");
     check_quotas();
+    for (size_t i = 0; i < items.items.size(); ++i) {
+        const Sequence &seq = *find(items.planned[i].seq);
+        const uint32_t total = seq.known() + items.planned[i].ahead +
+                               static_cast<uint32_t>(items.planned[i].tokens.size());
+        const uint32_t most = (total + config.block_tokens - 1) / config.block_tokens + 1;
+        const bool first = i == 0 && rows_before == 0;
+        if (items.results[i].outcome == QUIRE_ITEM_WAIT)
+            judge_wait(seq, items.results[i].reason, most, first && room_before != 0);
+    }
     for (const PlannedItem &plan : items.planned) compare(*find(plan.seq), "begin or add");
     for (const Undo &undo : open->undo)
         if (undo.preempted) compare(*find(undo.before.id), "a preemption");
@@ -260,6 +269,50 @@ void World::take_run(Items &items, size_t index) {
     tally_->tree_items += !plan.parents.empty();
     tally_->lookahead_slots += row.ahead;
     for (const uint8_t one : plan.unknown) tally_->unknown_tokens += one;
+}
+
+// Whether what the item's namespace holds, and what all others may hold, leave it the room that it
+// needs at most: `blocks` in each group. Preemptions of the step may have taken some for others;
+// and of the pool only a step's first item has all (README.md, question 8). idle: it is that, and
+// nothing is unfinished.
+void World::judge_wait(const Sequence &seq, uint32_t reason, uint32_t blocks, bool idle) {
+    if (open->preemptions != 0 || seq.swapped || seq.cross_tokens != 0) return;
+    const Namespace &own = *find_namespace(seq.ns);
+    uint64_t held = 0;
+    uint64_t others = 0;
+    bool limited = true;
+    for (const Namespace &space : namespaces) {
+        if (space.id != own.id) {
+            limited &= space.quota != 0;
+            others += space.quota;
+            continue;
+        }
+        quire_namespace_info got{};
+        got.struct_size = sizeof got;
+        expect(q_->namespace_get_info(cache_, space.handle, &got, &error_), {QUIRE_OK},
+               "quire_namespace_get_info");
+        held = got.blocks_held;
+    }
+    uint64_t back = 0;
+    for (const Row &row : open->rows)
+        if (find(row.seq)->ns == own.id) back += row.gave_back;
+    if (reason == QUIRE_WAIT_QUOTA) {
+        ++tally_->quotas_judged;
+        if (held + back + blocks * blocks_.size() <= own.quota && !tolerate("wait-quota"))
+            fail("wait-quota",
+                 "sequence %u waits for the quota of %u blocks of namespace %u, which holds %llu, "
+                 "and needs %u in each group at most",
+                 seq.id, own.quota, own.id, static_cast<unsigned long long>(held + back), blocks);
+    }
+    if (reason != QUIRE_WAIT_POOL || !idle || !limited || blocks_.size() != 1) return;
+    if (!config.windowless()) return;
+    ++tally_->pools_judged;
+    if (held + others + blocks + config.watermark <= blocks_[0] - 1 && !tolerate("wait-flooded"))
+        fail("wait-flooded",
+             "sequence %u waits for the pool of %u blocks; its namespace holds %llu, the quotas of "
+             "all others come to %llu, and it needs %u at most",
+             seq.id, blocks_[0], static_cast<unsigned long long>(held),
+             static_cast<unsigned long long>(others), blocks);
 }
 
 void World::take_wait(Items &items, size_t index, uint64_t room_before) {

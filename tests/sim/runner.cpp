@@ -4,12 +4,14 @@
 #include "runner.hpp"
 
 #include <sstream>
+#include <utility>
 
 namespace sim {
 namespace {
 
 constexpr size_t kCheckEvery = 12;  // operations between two quire_cache_check
 constexpr size_t kAuditEvery = 24;  // and between two audits
+constexpr uint32_t kCalmPart = 10;  // in the last of so many parts, faults have stopped
 
 }  // namespace
 
@@ -79,14 +81,17 @@ Outcome Runner::play(const Config &config, bool strict, Next next) {
     size_t at = 0;
     try {
         *owned = std::make_unique<World>(q_, instance_, config, &tally);
-        World &world = **owned;
-        world.strict = strict;
-        world.known = known;
-        world.foreign = foreign_handles_;
+        const auto settle = [&] {
+            (*owned)->strict = strict;
+            (*owned)->known = known;
+            (*owned)->foreign = foreign_handles_;
+        };
+        settle();
         Op check;
         Op audit;
         audit.kind = OpKind::audit;
-        for (Op op; next(world, at, op); ++at) {
+        for (Op op; next(**owned, at, op); ++at) {
+            World &world = **owned;
             current_.ops.push_back(op);
             try {
                 world.execute(op);
@@ -95,11 +100,16 @@ Outcome Runner::play(const Config &config, bool strict, Next next) {
                 throw;
             }
             if (trace) world.trace(op);
+            if (world.is_abandoned()) {
+                *owned = std::make_unique<World>(q_, instance_, config, &tally);
+                settle();
+                continue;
+            }
             if (op.kind == OpKind::item) continue;
             if (strict || at % kCheckEvery == 0) world.execute(check);
             if (strict || at % kAuditEvery == 0) world.execute(audit);
         }
-        world.close();
+        (*owned)->close();
     } catch (Finding &finding) {
         outcome.finding = std::move(finding);
         outcome.at = at;
@@ -112,10 +122,17 @@ Outcome Runner::play(const Config &config, bool strict, Next next) {
 Outcome Runner::random(uint64_t seed, uint32_t op_count, FeatureSet allowed) {
     const Config config = draw_config(seed, allowed);
     std::optional<Chooser> chooser;
+    const bool live = config.has(Feature::live);
+    bool concluded = !live;
     return play(config, false, [&](const World &world, size_t at, Op &op) {
-        if (at >= op_count || (choice_tape != nullptr && choice_tape->left == 0)) return false;
         if (!chooser) chooser.emplace(world, seed);
-        op = chooser->next();
+        chooser->look_at(world);
+        if (at >= op_count || (choice_tape != nullptr && choice_tape->left == 0)) {
+            op = Op();
+            op.kind = OpKind::conclude;
+            return !std::exchange(concluded, true);
+        }
+        op = live && at == op_count - op_count / kCalmPart ? chooser->calm() : chooser->next();
         return true;
     });
 }

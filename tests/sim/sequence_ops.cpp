@@ -379,9 +379,31 @@ bool World::probe(const Op &op) {
         if (hit != 0 && (seq->computed != 0 || seq->cross_tokens != 0 ||
                          (config.flags & QUIRE_CACHE_NO_PREFIX) != 0))
             fail("probe", "sequence %u: %u hits where there can be none", seq->id, hit);
+        probe_again(op, *seq, hit);
     }
     unchanged(before, "probe-effect");
     return true;
+}
+
+// "Published blocks stay cached", and evictions are counted: where none was since the same probe,
+// and no call that may forget something, as much is found. So a flood takes nothing unseen.
+void World::probe_again(const Op &op, const Sequence &seq, uint32_t hits) {
+    if (open || !config.sees_all() || seq.computed != 0) return;
+    quire_cache_stats s{};
+    s.struct_size = sizeof s;
+    expect(q_->cache_get_stats(cache_, &s, &error_), {QUIRE_OK}, "quire_cache_get_stats");
+    const uint64_t key = mix(mix(seq.id, op.f[1]), mix(seq.known(), op.f[2]));
+    const auto old = probes_.find(key);
+    if (old != probes_.end() && old->second.evictions == s.evictions &&
+        old->second.forgets == forgets_) {
+        ++tally_->probes_again;
+        if (hits < old->second.hits)
+            fail("cached-lost",
+                 "sequence %u finds %u tokens and found %u; nothing was evicted or forgotten since",
+                 seq.id, hits, old->second.hits);
+    }
+    if (probes_.size() > 64) probes_.clear();
+    probes_[key] = {hits, s.evictions, forgets_};
 }
 
 }  // namespace sim

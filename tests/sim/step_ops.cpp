@@ -86,7 +86,7 @@ bool World::begin(const Op &op) {
     const std::vector<quire_queue *> queues = step_queues(step->queue);
     if (on_device()) {
         desc.queues = queues.data();
-        desc.queue_count = config.shards;
+        desc.queue_count = static_cast<uint32_t>(queues.size());
         items.may_be_busy |= !device_idle();
     } else {
         desc.queue_tag = kQueueTag + step->queue;
@@ -96,20 +96,28 @@ bool World::begin(const Op &op) {
     if (!committed.empty() && commits_ - committed.front().number + 1 >= QUIRE_UNFINISHED_STEPS)
         items.may_be_busy = true;
     const bool might_fail = !items.errors.empty() || items.unsure || items.may_be_busy;
-    Snapshot before = look(might_fail || config.has(Feature::abort));
+    Snapshot before = look(might_fail || fault_armed() || config.has(Feature::abort));
     const uint64_t room_before = items.items.empty() || open ? 0 : room();
     if (!might_fail && !items.items.empty() && (strict || ops_ % 4 == 0)) probe_first(items);
     note_tables();
+    const uint64_t struck = strikes();
     const quire_status status = q_->step_begin(
         cache_, &desc, items.items.data(), static_cast<uint32_t>(items.items.size()),
         sizeof(quire_step_item), items.tokens.data(), static_cast<uint32_t>(items.tokens.size()),
         items.results.data(), sizeof(quire_step_result), &step->handle, &error_);
+    // A device that does not say what is done leaves it unfinished.
+    const bool unread = strikes() != struck;
+    items.may_be_busy |= unread;
+    if (unread && (status == QUIRE_E_DEVICE_LOST || passed_on(status, struck))) {
+        unchanged(before, "error-changes");
+        return true;
+    }
     if (refused(items, status, before)) return true;
     expect(status, {QUIRE_OK}, "quire_step_begin");
     before_begin_ = std::move(before);
     changed_since_begin_ = false;
     open = std::move(step);
-    take_results(items, room_before);
+    take_results(items, unread ? 0 : room_before);
     return true;
 }
 

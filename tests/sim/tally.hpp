@@ -26,7 +26,10 @@ namespace sim {
     T(quotas_beside) T(late_unpublished) T(given_up) T(given_up_published) T(given_up_unsure) \
     T(limits) T(limits_reached) T(limits_ignored) T(limits_of_swapped) T(limits_probed) \
     T(limits_in_windows) T(faults_struck) T(steps_undone) T(finishes_refused) T(out_of_memory) \
-    T(migrations_failed) T(refusals_passed_on)
+    T(migrations_failed) T(refusals_passed_on) T(live_seeds) T(live_steps) T(live_waits) \
+    T(live_too_large) T(reads_refused) T(devices_lost) T(queues_hung) T(abandons) \
+    T(queues_abandoned) T(steps_beside_abandoned) T(clock_reads) T(moves) T(moves_made) \
+    T(moves_resharded) T(moves_timed_out) T(quotas_judged) T(pools_judged) T(probes_again)
 // clang-format on
 
 struct Tally {

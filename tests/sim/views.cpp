@@ -45,7 +45,7 @@ bool World::make_batch(const Op &op) {
     const uint64_t struck = strikes();
     const Snapshot before = look(fault_armed());
     const quire_status status = q_->batch_create(cache_, &batch.desc, &batch.batch, &error_);
-    if (status == QUIRE_E_DEVICE_MEMORY && strikes() != struck) {
+    if ((status == QUIRE_E_DEVICE_MEMORY || status == QUIRE_E_DEVICE_LOST) && strikes() != struck) {
         ++tally_->out_of_memory;
         unchanged(before, "error-changes");
         return true;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "clock.hpp"
 #include "device.hpp"
 #include "follower.hpp"
 #include "library.hpp"
@@ -111,7 +113,7 @@ void World::close() {
         expect(q_->batch_destroy(batch.batch, &error_), {QUIRE_OK}, "batch_destroy at the end");
     expect(q_->cache_destroy(cache_, &error_), {QUIRE_OK}, "cache_destroy at the end");
     cache_ = nullptr;
-    if (on_device()) close_devices();
+    close_shards(shards_);
     tally_->slot_accesses += memory_.accesses();
     tally_->noise_slots += memory_.noise();
 }
@@ -172,12 +174,41 @@ void World::expect(quire_status got, std::initializer_list<quire_status> allowed
 bool World::execute(const Op &op) {
     ++tally_->ops[static_cast<size_t>(op.kind)];
     ++ops_;
+    uint64_t waits = 0;
+    for (const Shard &shard : shards_) waits += shard.fake->waits();
+    clock_watch.on = config.has(Feature::clocks);
     const bool done = dispatch(op);
+    clock_watch.on = false;
+    tally_->clock_reads += std::exchange(clock_watch.reads, 0);
+    if (std::exchange(clock_watch.dates, 0) != 0)
+        fail("clock-read", "%s reads the date", op_name(op.kind));
     check_devices();
+    for (const Shard &shard : shards_) waits -= shard.fake->waits();
+    if (waits != 0 && op.kind != OpKind::migrate)
+        fail("waits", "%s waits for a device, and no call in it may", op_name(op.kind));
     return done;
 }
 
+// True if it may forget published blocks, or take them back, without an eviction.
+bool World::may_forget(const Op &op) {
+    switch (op.kind) {
+        case OpKind::end:
+            return op.f[1] != 0;
+        case OpKind::truncate:
+        case OpKind::drop:
+        case OpKind::abort:
+        case OpKind::ns_destroy:
+        case OpKind::reset:
+        case OpKind::migrate:
+        case OpKind::conclude:
+            return true;
+        default:
+            return false;
+    }
+}
+
 bool World::dispatch(const Op &op) {
+    forgets_ += may_forget(op);
     switch (op.kind) {
         case OpKind::create:
             return create(op);
@@ -234,6 +265,12 @@ bool World::dispatch(const Op &op) {
             return advance(op);
         case OpKind::fault:
             return plant_fault(op);
+        case OpKind::calm:
+            return calm();
+        case OpKind::conclude:
+            return conclude(op);
+        case OpKind::abandon:
+            return abandon(op);
         case OpKind::count:
             break;
     }

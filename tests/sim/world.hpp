@@ -17,6 +17,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config.hpp"
@@ -31,6 +32,7 @@ namespace sim {
 
 class Device;
 class Follower;
+struct Fault;
 struct Kernel;
 struct PlannedItem;
 struct ViewCursor;
@@ -40,6 +42,7 @@ struct Namespace {
     quire_namespace handle = 0;
     uint32_t tenant = 1;
     uint32_t quota = 0;
+    uint64_t hits = 0;  // tokens found by its rows that were committed
 };
 
 // A sequence as it was before the open step touched it.
@@ -125,6 +128,9 @@ class World {
     // Ends everything in order and destroys the cache. Throws Finding.
     void close();
 
+    // Its cache was abandoned: no operation can follow.
+    bool is_abandoned() const { return abandoned_; }
+
     // What the chooser looks at.
     const Config config;
     std::vector<std::unique_ptr<Sequence>> sequences;
@@ -145,6 +151,7 @@ class World {
  private:
     friend class Follower;
     bool dispatch(const Op &op);
+    static bool may_forget(const Op &op);
     // sequence_ops.cpp
     bool create(const Op &op);
     bool end(const Op &op);
@@ -155,6 +162,7 @@ class World {
     bool accept_path(const Op &op);
     bool set_tokens(const Op &op);
     bool probe(const Op &op);
+    void probe_again(const Op &op, const Sequence &seq, uint32_t hits);
     // forgotten.cpp
     void note_first_block(const Sequence &seq, uint32_t owner);
     uint32_t kept_prefix(const Sequence &seq, uint32_t length) const;
@@ -174,6 +182,7 @@ class World {
     void count_limit(const PlannedItem &plan, const Sequence &seq, uint32_t hits);
     void take_run(Items &items, size_t index);
     void take_wait(Items &items, size_t index, uint64_t room_before);
+    void judge_wait(const Sequence &seq, uint32_t reason, uint32_t blocks, bool idle);
     void take_preemptions();
     void note_tables();
     void note_ran(const Sequence &seq);
@@ -246,19 +255,36 @@ class World {
     bool may_be_published(uint32_t group, int32_t block) const;
     std::vector<std::vector<Held>> published_blocks();
     void hold_published(uint8_t bit);
+    std::string_view dump();
+    uint64_t unfinished_steps();
     // namespace_ops.cpp
     bool create_namespace(const Op &op);
     bool destroy_namespace(const Op &op);
     bool reset();
     bool migrate(const Op &op);
-    void adopt_migration(const quire_migrate_info &got, std::vector<quire_block_move> &moves,
-                         const std::vector<uint32_t> &device, uint32_t host);
+    // What was asked of a migration, and answered.
+    struct Migration {
+        std::vector<uint32_t> device;  // blocks of each group
+        uint32_t host = 0;             // blocks of each group
+        std::vector<quire_block_move> moves;
+        quire_migrate_info got{};
+        quire_status status = QUIRE_OK;
+        uint64_t struck = 0;  // calls that devices refused
+        bool waits = false;   // quire_cache_migrate_wait
+    };
+    bool judge_migration(const Migration &m);
+    void leave(const std::vector<Shard> &shards);
+    std::vector<Shard> target(const Op &op, std::vector<quire_shard_desc> &descs);
+    quire_status call_migrate(const Op &op, const quire_migrate_desc &desc,
+                              quire_migrate_info &got);
+    void adopt_migration(Migration &m);
     void move_memory(const std::vector<quire_block_move> &moves,
                      const std::vector<uint32_t> &device, const std::vector<uint32_t> &host);
     // engine.cpp
     bool on_device() const { return !shards_.empty(); }
     void open_devices();
-    void close_devices();
+    std::vector<Shard> open_shards(uint32_t count);
+    void close_shards(const std::vector<Shard> &shards);
     std::vector<quire_shard_desc> shard_descs() const;
     std::vector<quire_queue *> step_queues(uint32_t queue) const;
     uint32_t shard_queue(uint32_t shard, uint32_t queue) const;
@@ -271,9 +297,12 @@ class World {
     void fail_kernels(uint8_t bit);
     void settle_kernels(uint8_t bit);
     void check_devices();
+    void check_findings(const std::vector<Shard> &shards);
     bool advance(const Op &op);
     // faults.cpp
     bool plant_fault(const Op &op);
+    static Fault make_fault(uint32_t kind, uint32_t after, uint32_t count, uint32_t every,
+                            uint32_t status);
     bool fault_armed() const;
     uint64_t strikes() const;
     void end_faults();
@@ -289,8 +318,26 @@ class World {
     bool commit_refused(quire_status status, uint64_t struck, std::unique_ptr<Plan> &plan,
                         Batch *batch, const Snapshot &before);
     void undo_step(std::unique_ptr<Plan> plan, Batch *batch);
-    void adopt_undone(const Sums &before);
+    void adopt_undone(const Sums &before, const std::vector<Namespace> &spaces);
     bool device_idle() const;
+    // liveness.cpp
+    bool calm();
+    bool conclude(const Op &op);
+    void finish_all();
+    bool must_fit(const Sequence &seq, uint32_t length) const;
+    bool must_progress(const Sequence &seq, uint32_t length) const;
+    void serve(uint32_t id);
+    bool serve_once(uint32_t id, uint32_t tokens, uint32_t max);
+    void check_all_free(const char *when);
+    void fill();
+    void leak();
+    // abandon.cpp
+    bool abandon(const Op &op);
+    void abandon_queue(uint32_t queue, uint32_t shard_index);
+    void stale(quire_status status, const char *what);
+    void abandon_cache();
+    void check_stale_cache();
+    void abandon_devices();
     // refuse.cpp
     bool refuse(const Op &op);
     uint64_t wrong_handle(uint32_t kind, uint32_t pick) const;
@@ -363,11 +410,27 @@ class World {
     std::vector<uint64_t> done_numbers_;
     std::unique_ptr<Follower> follower_;
     std::vector<Shard> shards_;                     // none: bookkeeping only
+    std::vector<quire_shard_desc> descs_;           // their ranges once the cache has moved
     std::vector<std::shared_ptr<Kernel>> running_;  // enqueued and perhaps not run
     size_t kernel_ = kNoKernel;                     // of the row being executed
     uint32_t view_shard_ = 0;                       // whose views are looked at
     bool without_pool_ = false;                     // it holds no layer of their group
     std::unique_ptr<Plan> planned_;                 // while a step that was undone is executed
+    // What a probe found, when this many blocks were evicted and this many calls could forget.
+    struct Probe {
+        uint32_t hits = 0;
+        uint64_t evictions = 0;
+        uint64_t forgets = 0;
+    };
+    std::map<uint64_t, Probe> probes_;
+    uint64_t forgets_ = 0;
+    bool abandoned_ = false;    // its cache and its devices
+    bool queue_gone_ = false;   // abandoned: what waits for it is refused
+    bool calm_ = false;         // faults have stopped
+    uint32_t leak_ = 0;         // tokens of a sequence that is never ended
+    bool leak_late_ = false;    // made when all others have ended
+    uint32_t live_steps_ = 0;   // begun by conclude
+    uint32_t live_served_ = 0;  // the sequence that ran last in it
 };
 
 }  // namespace sim
