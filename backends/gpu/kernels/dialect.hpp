@@ -41,11 +41,11 @@
 // Defines a kernel of `threads` threads that takes `Arguments call`. Arguments are read where the
 // launch put them and not first copied to a stack; each compiler needs its own way of saying that.
 #if defined(__HIP__)
-#define QUIRE_KERNEL(name, threads, Arguments, call)                              \
+#define QUIRE_KERNEL(name, threads, Arguments, call)                                  \
     [[gnu::always_inline]] static __device__ void name##_body(const Arguments &call); \
-    extern "C" __global__ void __launch_bounds__(threads) name(const Arguments) { \
-        name##_body(*(const Arguments *)__builtin_amdgcn_kernarg_segment_ptr());  \
-    }                                                                             \
+    extern "C" __global__ void __launch_bounds__(threads) name(const Arguments) {     \
+        name##_body(*(const Arguments *)__builtin_amdgcn_kernarg_segment_ptr());      \
+    }                                                                                 \
     static __device__ void name##_body(const Arguments &call)
 #else
 #define QUIRE_KERNEL(name, threads, Arguments, call)      \
