@@ -51,7 +51,6 @@ void World::take_failure(const Step &step) {
 // Takes over what a step left that its commit undid. `before` is what the texts were before it.
 void World::take_undone(const Step &step, const std::vector<Text> &before) {
     ++tally_->undone;
-    calm();
     drop_seen(step.number);
     for (size_t i = 0; i < texts_.size(); ++i) {
         Text &text = texts_[i];
@@ -64,19 +63,9 @@ void World::take_undone(const Step &step, const std::vector<Text> &before) {
             if (row == nullptr || got.known_tokens == text.tokens.size()) {
                 bound = std::max(row != nullptr ? row->first : text.computed, was.computed);
             } else {
-                // Known and open: the commit undid the step as an abort does.
-                bool is_as_abort = got.known_tokens == was.cells.size();
-                if (!is_as_abort || !options_.allows_open) {
-                    fail("undone",
-                         "text %u knew %zu tokens, its item had %zu more, and it knows %u", text.id,
-                         was.tokens.size(), text.tokens.size() - was.tokens.size(),
-                         got.known_tokens);
-                }
-                ++tally_->as_abort;
-                uint64_t touched = text.touched;
-                text = was;
-                text.touched = touched;
-                bound = was.computed;
+                fail("undone", "text %u knew %zu tokens, its item had %zu more, and it knows %u",
+                     text.id, was.tokens.size(), text.tokens.size() - was.tokens.size(),
+                     got.known_tokens);
             }
             text.computed = std::max(text.computed, bound);
         }
@@ -86,7 +75,6 @@ void World::take_undone(const Step &step, const std::vector<Text> &before) {
 }
 
 bool World::finish(Step *step) {
-    if (is_shaken()) calm();
     if (!step->is_spoilt) {
         quire_status status =
             q_.step_finish(stage_->cache, step->handle, nullptr, QUIRE_STEP_OK, &error_);
@@ -103,7 +91,6 @@ bool World::finish(Step *step) {
 
 // Finishes a step as failed, and takes over what that leaves.
 void World::finish_failed(Step *step) {
-    uint64_t struck = library_.strikes();
     quire_status status =
         q_.step_finish(stage_->cache, step->handle, nullptr, QUIRE_STEP_FAILED, &error_);
     if (status != QUIRE_OK) fail("failed-finish", "step_finish: %d, %s", status, error_.message);
@@ -112,17 +99,6 @@ void World::finish_failed(Step *step) {
     step->is_finished = step->is_dead = true;
     drop_seen(step->number);
     take_failure(*step);
-    if (library_.strikes() == struck && !is_shaken()) return;
-    calm();
-}
-
-// Known and open: a step that failed counts as done, and its blocks are handed on, while kernels of
-// it may still run, where its signal was refused. So they are waited for.
-void World::calm() {
-    if (!options_.allows_open) return;
-    stage_->open_gates();
-    for (uint32_t queue = 0; queue < stage_->shape.queues; ++queue) (void)stage_->sync(queue);
-    stage_->quiesce();
 }
 
 void World::finish_all() {
@@ -161,10 +137,10 @@ bool World::sync_all() {
         may_fail(status, "queue_sync");
         is_whole = false;
     }
-    if (!is_whole) calm();
-    if (!is_whole || is_shaken()) drop_seen(0);
+    if (!is_whole) return false;  // what the steps read and wrote may still be in use
+    if (is_shaken()) drop_seen(0);
     compare_seen();
-    return is_whole;
+    return true;
 }
 
 // Ends the faults. Afterwards all calls must work and all content be right.
@@ -174,7 +150,6 @@ void World::settle() {
     stage_->open_gates();
     // A lost device is to be noticed before it works again.
     for (uint32_t queue = 0; queue < stage_->shape.queues; ++queue) (void)stage_->sync(queue);
-    if (is_shaken()) calm();
     library_.disarm();
     std::vector<bool> stopped;
     for (uint32_t queue = 0; queue < stage_->shape.queues; ++queue) {

@@ -8,7 +8,6 @@
 //   --trace            prints every operation
 //   --no-faults        devices refuse nothing
 //   --plant DEFECT     each seed leaves a call out; --nth N and --count N: which ones
-//   --strict           an open defect counts too
 //
 // Exits with 0 if nothing was found, 1 if something was, 2 if it cannot run, 77 if there is no
 // device.
@@ -39,10 +38,9 @@ void Tally::print(const char *family, uint64_t seeds, double seconds) const {
         n(gates), n(captures), n(graphs));
     std::printf(
         "  %llu faults planted, %llu refusals, %llu devices lost, %llu steps failed, "
-        "%llu undone, %llu of them as an abort (open), %llu aborted, %llu calls busy, "
+        "%llu undone, %llu aborted, %llu calls busy, "
         "%llu defects planted\n",
-        n(planted), n(strikes), n(lost), n(failed), n(undone), n(as_abort), n(aborted), n(busy),
-        n(defects));
+        n(planted), n(strikes), n(lost), n(failed), n(undone), n(aborted), n(busy), n(defects));
 }
 
 namespace {
@@ -58,8 +56,6 @@ std::optional<Options> parse(int count, char **words) {
             options.first_seed = 1 + quire::tests::run_seed() % 1'000'000;
         } else if (word == "--no-faults") {
             options.has_faults = false;
-        } else if (word == "--strict") {
-            options.allows_open = false;
         } else if (value == nullptr) {
             return std::nullopt;
         } else {
@@ -172,7 +168,7 @@ int main(int count, char **words) {
         std::fprintf(stderr,
                      "usage: quire-gpupaths --backend cpu|cuda|hip|vulkan [--seeds N] "
                      "[--first N] [--drawn] [--ops N] [--seconds S] [--trace] [--no-faults] "
-                     "[--strict] [--plant DEFECT] [--nth N] [--count N]\n");
+                     "[--plant DEFECT] [--nth N] [--count N]\n");
         return 2;
     }
     return gpupaths::run(*options);

@@ -66,7 +66,6 @@ void World::play() {
     for (uint32_t i = 0; i < options_.ops; ++i) {
         ++tally_->ops;
         act();
-        if (is_shaken()) calm();
         check_books();
         compare_infos("an operation");
         if (ops_to_settle_ != 0 && --ops_to_settle_ == 0) settle();

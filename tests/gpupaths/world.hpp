@@ -68,7 +68,7 @@ struct Tally {
     uint64_t ops = 0, steps = 0, rows = 0, hits = 0, forks = 0, swaps = 0, recomputes = 0,
              migrations = 0, gates = 0, failed = 0, undone = 0, aborted = 0, planted = 0,
              strikes = 0, lost = 0, compared = 0, seen = 0, graphs = 0, captures = 0, moved = 0,
-             busy = 0, as_abort = 0, defects = 0;
+             busy = 0, defects = 0;
     void print(const char *family, uint64_t seeds, double seconds) const;
 };
 
@@ -80,7 +80,6 @@ struct Options {
     std::string defect;  // planted in each seed
     uint64_t defect_nth = 1, defect_count = 1;
     bool traces = false;
-    bool allows_open = true;  // defects that are known and open
     bool has_faults = true;
 };
 
@@ -129,7 +128,6 @@ class World {
     void drop_seen(uint64_t from_number);
     bool may_fail(quire_status status, const char *what);
     bool is_shaken() const;
-    void calm();
     void settle();
     bool sync_all();
     void notice();

@@ -173,8 +173,7 @@ QUIRE_DEVICE inline FourWords load_constant(uint64_t address) {
 //   system_fence()       all observers, including the host, see this thread's earlier writes before
 //                        its later ones
 //   atomic_max(), atomic_swap_if(), atomic_min()
-//                        atomic within one device, or one block; the first two return the previous
-//                        value
+//                        atomic within a device, a device, a block; two return the previous value
 //   system_swap_if()     atomic for the host too
 #if defined(__HIP__)
 QUIRE_DEVICE inline uint32_t thread_index() { return __builtin_amdgcn_workitem_id_x(); }
