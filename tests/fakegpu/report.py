@@ -22,6 +22,10 @@ import time
 KERNELS, NVCC, CLANG, BUNDLE, *AMD = sys.argv[1:]
 SOURCE = pathlib.Path(KERNELS, "all.cu")
 COMMON = ["-std=c++20", f"-I{pathlib.Path(KERNELS).parent.parent}"]
+# As in backends/hip/meson.build.
+HIP = ["-x", "hip", "--cuda-device-only", "-nogpuinc", "-nogpulib", "-mcode-object-version=4",
+       "-O3", "-ffp-contract=off", "-mllvm", "-amdgpu-early-inline-all=true", "-mllvm",
+       "-amdgpu-function-calls=false"]
 NVIDIA = ["sm_80", "sm_86", "sm_90"]
 # Matrices, loads, stores, and the conversion of codes to 16-bit numbers, in pairs.
 PTX_OF_ALL = ["mma.sync.aligned.m16n8k16.row.col.f32.f16",
@@ -80,9 +84,7 @@ def of_nvidia(target, folder):
 def of_amd(target, folder):
     begin = time.monotonic()
     out = folder / "kernels.s"
-    run(CLANG, "-S", "-x", "hip", "--cuda-device-only", "-nogpuinc", "-nogpulib",
-        "-mcode-object-version=4", f"--offload-arch={target}", "-O3", "-ffp-contract=off", *COMMON,
-        SOURCE, "-o", out)
+    run(CLANG, "-S", *HIP, f"--offload-arch={target}", *COMMON, SOURCE, "-o", out)
     text = out.read_text()
     kernels = {}
     for block in re.split(r"^  - \.", text, flags=re.MULTILINE)[1:]:

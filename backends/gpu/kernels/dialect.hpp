@@ -30,7 +30,7 @@
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
-#define __launch_bounds__(threads) __attribute__((launch_bounds(threads)))
+#define __launch_bounds__(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
 #endif
 
 #define QUIRE_DEVICE __device__
@@ -246,7 +246,7 @@ QUIRE_DEVICE inline float multiply_add(float a, float b, float c) { return fmaf(
 
 // Warp collectives: every lane of a warp must take part in each.
 #if defined(__HIP__)
-QUIRE_DEVICE inline uint32_t warp_width() { return __builtin_amdgcn_wavefrontsize(); }
+QUIRE_DEVICE constexpr uint32_t warp_width() { return __AMDGCN_WAVEFRONT_SIZE__; }
 QUIRE_DEVICE inline uint32_t shuffle_xor(uint32_t value, uint32_t mask) {
     uint32_t lane = __builtin_amdgcn_mbcnt_lo(~0u, 0);
     if (warp_width() == 64) lane = __builtin_amdgcn_mbcnt_hi(~0u, lane);
