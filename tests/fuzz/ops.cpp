@@ -43,7 +43,9 @@ sim::Runner *runner() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes) {
     sim::Tape tape{data, size_bytes};
     sim::choice_tape = &tape;
-    sim::Outcome outcome = runner()->random(kSeed, kMostOperations, sim::FeatureSet::all());
+    sim::FeatureSet features = sim::FeatureSet::all();
+    features.set(sim::Feature::abandon, false);  // what is abandoned stays until the process ends
+    sim::Outcome outcome = runner()->random(kSeed, kMostOperations, features);
     sim::choice_tape = nullptr;
     if (!outcome.finding) return 0;
     std::fprintf(stderr, "# %s\n%s", outcome.finding->text.c_str(),
