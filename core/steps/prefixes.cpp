@@ -76,6 +76,19 @@ bool Prefixes::visible(uint32_t node, uint64_t queue) const {
     return true;
 }
 
+// The node below `at` that has the content of the sequence's block, or kNone.
+uint32_t Prefixes::find_child(const Sequence &s, const TreeCursor &at, uint64_t hash,
+                              uint32_t block) {
+    const uint32_t *tokens = books_.token_pages.at(s.tokens, block << books_.geometry.block_shift);
+    return books_.journal.tree().find(s.root, at, hash, tokens, extra_of(s, block));
+}
+
+uint32_t Prefixes::find_block(const Sequence &s, const Lookup &found, uint32_t block) {
+    PrefixTree &tree = books_.journal.tree();
+    TreeCursor at = block != 0 ? tree.cursor(found.nodes[block - 1]) : tree.root_cursor(s.root);
+    return find_child(s, at, found.hashes[block], block);
+}
+
 void Prefixes::match(const Sequence &s, uint64_t queue, Lookup *found) {
     uint32_t max_blocks = found->hashed;
     PrefixTree &tree = books_.journal.tree();
@@ -92,8 +105,7 @@ void Prefixes::match(const Sequence &s, uint64_t queue, Lookup *found) {
             uint32_t ahead = tree.candidate(found->hashes[i + kBlockAhead]);
             if (ahead != kNone) __builtin_prefetch(&books_.journal.pool(0)[tree.blocks(ahead)[0]]);
         }
-        const uint32_t *tokens = books_.token_pages.at(s.tokens, i << books_.geometry.block_shift);
-        uint32_t node = tree.find(s.root, at, found->hashes[i], tokens, extra_of(s, i));
+        uint32_t node = find_child(s, at, found->hashes[i], i);
         if (node == kNone || !visible(node, queue)) return;
         matches_[i] = node;
         found->matched = i + 1;

@@ -66,6 +66,9 @@ class Prefixes {
     [[nodiscard]] bool hash(const Sequence &s, uint32_t block_count, Lookup *out);
     // Finds the longest verified chain for the hashes that work on `queue` may read.
     void match(const Sequence &s, uint64_t queue, Lookup *found);
+    // The node for a block of the sequence, which was found, below the node found before it; kNone
+    // if that is gone. A block may have more than one.
+    uint32_t find_block(const Sequence &s, const Lookup &found, uint32_t block);
     // The longest hit within the chain for which every window is whole, in blocks.
     uint32_t best_hit(const Lookup &found) const;
     // How many tokens would hit, without effect.
@@ -108,6 +111,7 @@ class Prefixes {
 
  private:
     Extra extra_of(const Sequence &s, uint32_t block) const;
+    uint32_t find_child(const Sequence &s, const TreeCursor &at, uint64_t hash, uint32_t block);
     bool visible(uint32_t node, uint64_t queue) const;
     bool named_elsewhere(uint32_t sequence, uint32_t index);
     uint32_t publishable(uint32_t sequence) const;

@@ -291,12 +291,13 @@ Status Runs::read_fences(StepRecord *record, bool *passed, bool *failed, quire_e
 Status Runs::await_writes(Awaited *out, quire_error *error) {
     *out = Awaited{};
     for (uint64_t step = books_.timeline.oldest(); step < books_.timeline.next(); ++step) {
-        const StepRecord &record = books_.records[Timeline::ring_index(step)];
+        StepRecord &record = books_.records[Timeline::ring_index(step)];
         if (record.phase == StepPhase::committed) {
             return fail(QUIRE_E_BUSY, "a step is committed and not finished: finish it first");
         }
         if (record.phase != StepPhase::finished) continue;
         for (uint32_t i = 0; i < record.shard_count; ++i) {
+            if (record.fence_values[i] == kUnsignalled) track_again(&record, i);
             if (record.fence_values[i] == 0) continue;  // none of its work can run there
             if (record.fence_values[i] == kUnsignalled) {
                 return fail(QUIRE_E_BUSY,

@@ -75,21 +75,32 @@ Status Withdrawal::drop_published(uint32_t sequence) {
         return no_host_memory();
     PrefixTree &tree = books_.journal.tree();
     uint64_t compared = tree.bytes_compared();
-    prefixes_.match(s, kAnyQueue, &lookup);
-    uint32_t found = lookup.matched;
+    do {
+        prefixes_.match(s, kAnyQueue, &lookup);
+        drop_unreachable(sequence, lookup.matched);
+    } while (drop_found(sequence, lookup));
     tree.set_bytes_compared(compared);
-    drop_unreachable(sequence, found);
-    while (found-- > 0) {
-        uint32_t node = lookup.nodes[found];
-        // The tail goes first, and may have removed its bare ancestors with it.
-        if (!tree.in_use(node) || used_by_others(sequence, found, node)) continue;
-        if (books_.geometry.any_full) {
-            books_.journal.forget(node);
-        } else {
-            books_.journal.strip(node);
-        }
-    }
     return Status{};
+}
+
+// Forgets the nodes that were found. True if a node with the same content as one of them is still
+// there: an item that evicts a node may be dropped after another item published the content again.
+bool Withdrawal::drop_found(uint32_t sequence, const Lookup &found) {
+    const Sequence &s = books_.sequences[sequence];
+    PrefixTree &tree = books_.journal.tree();
+    bool has_twin = false;
+    for (uint32_t i = found.matched; i-- > 0;) {
+        uint32_t node = found.nodes[i];
+        // The tail goes first, and may have removed its bare ancestors with it.
+        if (!tree.in_use(node) || used_by_others(sequence, i, node)) continue;
+        if (!books_.geometry.any_full) {
+            books_.journal.strip(node);
+            continue;
+        }
+        books_.journal.forget(node);
+        has_twin = has_twin || prefixes_.find_block(s, found, i) != kNone;
+    }
+    return has_twin;
 }
 
 // Forgets nodes of the sequence's blocks from `first` on, which no walk from the root reaches.

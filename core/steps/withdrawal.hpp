@@ -31,6 +31,7 @@ class Withdrawal {
     void make_node_room();
 
  private:
+    bool drop_found(uint32_t sequence, const Lookup &found);
     bool used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const;
     void drop_unreachable(uint32_t sequence, uint32_t first);
     uint32_t pinned_nodes(uint32_t sequence) const;

@@ -39,7 +39,8 @@ extern "C" {
  * Errors   QUIRE_E_ARG          a NaN or an infinity was written as K or V; the message names the
  *                               first layer and KV head. This cache can never save a calibration:
  *                               start a new run.
- *          QUIRE_E_BUSY         a step is committed and not finished.
+ *          QUIRE_E_BUSY         a step is committed and not finished; or one failed and a queue of
+ *                               it accepts no fence.
  *          QUIRE_E_UNSUPPORTED  the cache was created without QUIRE_CACHE_CALIBRATE.
  * Time     O(numbers of the calibration), and the wait. */
 QUIRE_EXPORT quire_status quire_cache_save_calibration_wait(quire_cache *cache, void *buffer,

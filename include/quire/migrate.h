@@ -128,7 +128,8 @@ QUIRE_EXPORT quire_status quire_cache_migrate(quire_cache *cache, const quire_mi
  * to work during the wait, and the cache's queues must not be destroyed.
  * Returns  QUIRE_S_TIMEOUT  steps still run after timeout_ns; nothing changed. UINT64_MAX waits
  *                           forever.
- * Errors   QUIRE_E_BUSY     a step is open, or committed and not finished.
+ * Errors   QUIRE_E_BUSY     a step is open, or committed and not finished; or a step failed and a
+ *                           queue of it accepts no fence, so that nothing says when it has run.
  * Time     as quire_cache_migrate, and the wait. */
 QUIRE_EXPORT quire_status quire_cache_migrate_wait(quire_cache *cache,
                                                    const quire_migrate_desc *desc,

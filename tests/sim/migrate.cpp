@@ -99,6 +99,8 @@ bool World::judge_migration(const Migration &m) {
     const bool leads = (config.flags & QUIRE_CACHE_LOG) != 0;
     const bool busy = open || !committed.empty();
     if (m.struck != 0 && m.waits && m.status == QUIRE_S_TIMEOUT) return false;
+    // The queue of a failed step may refuse its fence again.
+    if (m.struck != 0 && m.waits && m.status == QUIRE_E_BUSY) return false;
     const bool says_why = m.status == QUIRE_E_BUSY || m.status == QUIRE_E_UNSUPPORTED;
     if (m.struck != 0 && m.status < 0 && !says_why) {
         ++tally_->migrations_failed;
