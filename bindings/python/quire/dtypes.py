@@ -54,7 +54,10 @@ DTypeLike = Union[DType, int, str, "np.dtype[Any]", type, None]
 
 
 def dtype_of(name: DTypeLike) -> int:
-    """The library's number for a type: a DType, "f16", np.float16 ...; None is 0, the default."""
+    """The library's number for a type: a DType, "f16", np.float16, torch.float16 ...
+
+    None is 0, the default.
+    """
     if name is None:
         return 0
     if isinstance(name, int):
@@ -65,7 +68,7 @@ def dtype_of(name: DTypeLike) -> int:
     try:
         spelled = name if isinstance(name, str) else np.dtype(name).name
     except TypeError:
-        spelled = repr(name)
+        spelled = repr(name).removeprefix("torch.")
     if spelled not in _NAMES:
         raise errors.ArgumentError(
             f"{spelled} is not an element type of a cache; known types: "

@@ -16,6 +16,7 @@ Threads: one forward at a time of a cache and its copies.
 from __future__ import annotations
 
 import dataclasses
+import sys
 import weakref
 from typing import Any, Dict, List, Optional, Set, Tuple
 
@@ -543,7 +544,9 @@ class LayerForward(LayerRows):
         return LayerForward(self.store)
 
     def __del__(self) -> None:
-        """Closes what was not closed."""
+        """Closes what was not closed, unless the process ends: PyTorch may abort it then."""
+        if sys.is_finalizing():
+            return
         try:
             self.close()
         except QuireError:

@@ -5,6 +5,8 @@ import copy
 import gc
 import importlib.util
 import itertools
+import subprocess
+import sys
 import threading
 import unittest
 
@@ -17,6 +19,19 @@ if HAS_TORCH:
     import torch
     import transformers
     import quire.transformers
+
+# Ends with a cache, a device and an instance that nothing closed.
+LEFT_OPEN = """
+import quire, quire.transformers, torch, transformers
+config = transformers.LlamaConfig(
+    vocab_size=97, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+    num_attention_heads=4, num_key_value_heads=2)
+model = transformers.LlamaForCausalLM._from_config(config, attn_implementation="quire")
+device = quire.Device(quire.Instance(), "cpu", threads=1)
+cache = quire.transformers.QuireCache(model, device, blocks=16, dtype=torch.float32)
+with torch.no_grad():
+    model(torch.ones(1, 8, dtype=torch.long), past_key_values=cache)
+"""
 
 
 @unittest.skipUnless(HAS_TORCH, "no torch")
@@ -150,6 +165,12 @@ class State(unittest.TestCase):
                     self.interrupt(module, pair[1])
                     self.logits(pair, self.ids[:, 14:19])
                     self.logits(pair, self.ids[:, 19:])
+
+    def test_process_may_end_with_an_open_cache(self):
+        ended = subprocess.run([sys.executable, "-W", "ignore", "-c", LEFT_OPEN],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               timeout=300, check=False)
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
 
     def test_model_that_skips_layers_is_refused(self):
         cache = self.cache(self.ours)
