@@ -25,7 +25,7 @@ coverage) options=(-Dbuildtype=release -Dlibdir=lib -Dcoverage=true) ;;
 # The fuzzer is part of clang. Only what the targets link is built.
 fuzz) export CC=clang-14 CXX=clang++-14
     options=("${watched[@]}" -Db_sanitize=address,undefined -Db_lundef=false -Dwerror=false
-        -Dtests=disabled -Dbenchmarks=disabled -Dfuzzing=true) ;;
+        -Dtests=disabled -Dbenchmarks=disabled -Dfuzzing=true -Dvulkan=enabled) ;;
 *) fail "there is no build called '$kind': release, sanitize, threads, coverage or fuzz" ;;
 esac
 
