@@ -2,9 +2,9 @@
 //
 // loader: loads libcuda at first use and fills the driver table of backends/gpu.
 //
-// Functions are looked up through cuGetProcAddress, for CUDA 12's interface, and the batched copy
-// for 12.8's. So a missing function is known by name, and a newer driver accepts the argument lists
-// written here. Types and numbers are those of cuda.h, which is not needed to build this.
+// Functions are looked up through cuGetProcAddress, for CUDA 12's interface, and the few that came
+// later for theirs. So a missing function is known by name, and a newer driver accepts the argument
+// lists written here. Types and numbers are those of cuda.h, which is not needed to build this.
 //
 // Environment (ignored in a privileged process)
 //   QUIRE_CUDA_LIBRARY   a file to open instead of libcuda.so.1
@@ -32,6 +32,7 @@ namespace {
 constexpr int kInterface = 12000;
 // cuMemcpyBatchAsync exists from this version on; from 13000 on its arguments differ.
 constexpr int kInterfaceOfBatches = 12080;
+constexpr int kInterfaceOfLoading = 12040;
 constexpr Result kOutOfMemory = 2;
 constexpr Result kNoDevice = 100;
 constexpr Result kInvalidHandle = 400;
@@ -45,6 +46,7 @@ constexpr Result kFatal[] = {
     201,  // INVALID_CONTEXT: someone reset it
     214,  // ECC_UNCORRECTABLE
     220,  // NVLINK_UNCORRECTABLE
+    226,  // CONTAINED: a hardware error, which the GPU kept to this process
     700,  // ILLEGAL_ADDRESS
     702,  // LAUNCH_TIMEOUT
     709,  // CONTEXT_IS_DESTROYED
@@ -55,13 +57,19 @@ constexpr Result kFatal[] = {
     717,  // INVALID_ADDRESS_SPACE
     718,  // INVALID_PC
     719,  // LAUNCH_FAILED
+    721,  // TENSOR_MEMORY_LEAK
+    805,  // MPS_CONNECTION_FAILED
+    806,  // MPS_RPC_FAILURE
+    807,  // MPS_SERVER_NOT_READY
+    808,  // MPS_MAX_CLIENTS_REACHED
+    809,  // MPS_MAX_CONNECTIONS_REACHED
+    810,  // MPS_CLIENT_TERMINATED
     999   // UNKNOWN
 };
-constexpr int kAttributeMajor = 75;         // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
-constexpr int kAttributeWaitValue64 = 122;  // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
-constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+constexpr int kAttributeMajor = 75;              // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+constexpr unsigned kStreamNonBlocking = 1;       // CU_STREAM_NON_BLOCKING
 constexpr unsigned kHostPortableMapped = 1 | 2;  // CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
-constexpr unsigned kWaitValueGeq = 0;            // CU_STREAM_WAIT_VALUE_GEQ
+constexpr unsigned kDisableTiming = 2;           // CU_EVENT_DISABLE_TIMING
 constexpr int kCaptureRelaxed = 2;               // CU_STREAM_CAPTURE_MODE_RELAXED
 constexpr int kNotCaptured = 0;                  // CU_STREAM_CAPTURE_STATUS_NONE
 constexpr int kCaptureActive = 1;                // CU_STREAM_CAPTURE_STATUS_ACTIVE
@@ -100,10 +108,11 @@ struct Cuda {
     int (*cuStreamGetCtx)(void *, void **);
     int (*cuStreamIsCapturing)(void *, int *);
     int (*cuStreamWaitEvent)(void *, void *, unsigned);
+    int (*cuEventCreate)(void **, unsigned);
+    int (*cuEventDestroy)(void *);
     int (*cuEventRecord)(void *, void *);
     int (*cuStreamQuery)(void *);
     int (*cuStreamSynchronize)(void *);
-    int (*cuStreamWaitValue64)(void *, uint64_t, uint64_t, unsigned);
     int (*cuMemsetD8Async)(uint64_t, unsigned char, size_t, void *);
     int (*cuMemcpyAsync)(uint64_t, uint64_t, size_t, void *);
     int (*cuMemcpyBatchAsync)(uint64_t *, uint64_t *, size_t *, size_t, CopyAttributes *, size_t *,
@@ -112,6 +121,7 @@ struct Cuda {
     int (*cuModuleUnload)(void *);
     int (*cuModuleGetFunction)(void **, void *, const char *);
     int (*cuFuncSetAttribute)(void *, int, int);
+    int (*cuFuncLoad)(void *);  // NULL: older than CUDA 12.4
     int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                           unsigned, void *, void **, void **);
     int (*cuGetErrorString)(int, const char **);
@@ -132,17 +142,12 @@ Result device_name(int index, char *name, int name_bytes) {
 }
 
 Result device_lacks(int index, char *text, size_t text_bytes) {
-    int device = 0, major = 0, can_wait = 0;
+    int device = 0, major = 0;
     if (Result result = cuda.cuDeviceGet(&device, index)) return result;
     if (Result result = cuda.cuDeviceGetAttribute(&major, kAttributeMajor, device)) return result;
-    if (Result result = cuda.cuDeviceGetAttribute(&can_wait, kAttributeWaitValue64, device)) {
-        return result;
-    }
     if (major < kOldestMajor) {
         std::snprintf(text, text_bytes,
                       "its compute capability is %d.x; the kernels need 8.0 or newer", major);
-    } else if (can_wait == 0) {
-        std::snprintf(text, text_bytes, "its streams cannot wait for 64-bit values");
     }
     return 0;
 }
@@ -183,9 +188,6 @@ Result stream_create(bool is_urgent, Stream *out) {
     if (Result result = cuda.cuCtxGetStreamPriorityRange(&least, &greatest)) return result;
     return cuda.cuStreamCreateWithPriority(out, kStreamNonBlocking, is_urgent ? greatest : 0);
 }
-Result stream_wait_value(Stream stream, uint64_t address, uint64_t value) {
-    return cuda.cuStreamWaitValue64(stream, address, value, kWaitValueGeq);
-}
 bool has_legacy_stream() { return true; }
 Result stream_is_of(Stream stream, void *context, bool *is_of) {
     void *found = nullptr;
@@ -203,6 +205,7 @@ Result stream_capture(Stream stream, Capture *capture) {
     *capture = Capture::elsewhere;
     return 0;
 }
+Result event_create(Event *out) { return cuda.cuEventCreate(out, kDisableTiming); }
 Result event_record(Stream stream, Event event) { return cuda.cuEventRecord(event, stream); }
 Result stream_wait_event(Stream stream, Event event) {
     return cuda.cuStreamWaitEvent(stream, event, 0);
@@ -273,10 +276,11 @@ Driver make_driver() {
     driver.stream_destroy = cuda.cuStreamDestroy;
     driver.stream_query = cuda.cuStreamQuery;
     driver.stream_wait = cuda.cuStreamSynchronize;
-    driver.stream_wait_value = stream_wait_value;
     driver.has_legacy_stream = has_legacy_stream;
     driver.stream_is_of = stream_is_of;
     driver.stream_capture = stream_capture;
+    driver.event_create = event_create;
+    driver.event_destroy = cuda.cuEventDestroy;
     driver.event_record = event_record;
     driver.stream_wait_event = stream_wait_event;
     driver.fill = fill;
@@ -285,6 +289,7 @@ Driver make_driver() {
     driver.module_load = module_load;
     driver.module_unload = cuda.cuModuleUnload;
     driver.module_function = module_function;
+    driver.function_load = cuda.cuFuncLoad;
     driver.function_allow_shared = function_allow_shared;
     driver.launch = launch;
     driver.describe = describe;
@@ -296,6 +301,13 @@ Driver make_driver() {
 }
 
 using GetProcAddress = int (*)(const char *, void **, int, uint64_t, int *);
+
+template <typename Function>
+void find_optional(GetProcAddress get, const char *name, int interface, Function *function) {
+    void *found = nullptr;
+    if (get(name, &found, interface, 0, nullptr) != 0) found = nullptr;
+    *function = reinterpret_cast<Function>(found);
+}
 
 // NULL, or the name of the first function the driver lacks.
 const char *find_functions(GetProcAddress get) {
@@ -330,10 +342,11 @@ const char *find_functions(GetProcAddress get) {
         QUIRE_CUDA(cuStreamGetCtx),
         QUIRE_CUDA(cuStreamIsCapturing),
         QUIRE_CUDA(cuStreamWaitEvent),
+        QUIRE_CUDA(cuEventCreate),
+        QUIRE_CUDA(cuEventDestroy),
         QUIRE_CUDA(cuEventRecord),
         QUIRE_CUDA(cuStreamQuery),
         QUIRE_CUDA(cuStreamSynchronize),
-        QUIRE_CUDA(cuStreamWaitValue64),
         QUIRE_CUDA(cuMemsetD8Async),
         QUIRE_CUDA(cuMemcpyAsync),
         QUIRE_CUDA(cuModuleLoadData),
@@ -349,9 +362,8 @@ const char *find_functions(GetProcAddress get) {
         Result result = get(one.name, one.function, kInterface, 0, &found);
         if (result != 0 || *one.function == nullptr) return one.name;
     }
-    void *batch = nullptr;
-    if (get("cuMemcpyBatchAsync", &batch, kInterfaceOfBatches, 0, nullptr) != 0) batch = nullptr;
-    cuda.cuMemcpyBatchAsync = reinterpret_cast<decltype(cuda.cuMemcpyBatchAsync)>(batch);
+    find_optional(get, "cuMemcpyBatchAsync", kInterfaceOfBatches, &cuda.cuMemcpyBatchAsync);
+    find_optional(get, "cuFuncLoad", kInterfaceOfLoading, &cuda.cuFuncLoad);
     return nullptr;
 }
 

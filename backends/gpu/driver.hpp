@@ -78,15 +78,16 @@ struct Driver {
     Result (*stream_destroy)(Stream stream);
     Result (*stream_query)(Stream stream);  // is_not_ready() while it has work
     Result (*stream_wait)(Stream stream);   // by the host, until it is idle
-    // The stream continues once the word is at least `value`, compared as signed numbers.
-    Result (*stream_wait_value)(Stream stream, uint64_t address, uint64_t value);
     // True if the driver knows stream 1, the legacy stream.
     bool (*has_legacy_stream)();
     // True if an engine's stream belongs to this context, or if the driver cannot tell.
     Result (*stream_is_of)(Stream stream, void *context, bool *is_of);
     // Breaks no capture. `none` if the driver cannot capture.
     Result (*stream_capture)(Stream stream, Capture *capture);
-    // An engine's event, as below.
+    // An event without a time.
+    Result (*event_create)(Event *out);
+    Result (*event_destroy)(Event event);
+    // Both take an engine's event or one of ours, as below. A stream waits for the event's last record.
     Result (*event_record)(Stream stream, Event event);
     Result (*stream_wait_event)(Stream stream, Event event);
     Result (*fill)(Stream stream, uint64_t address, unsigned char byte, size_t size_bytes);
@@ -99,6 +100,9 @@ struct Driver {
     Result (*module_load)(const void *image, Module *out);
     Result (*module_unload)(Module module);
     Result (*module_function)(Module module, const char *name, Function *out);
+    // Brings its code to the device now: a driver that does so at the first launch may have to wait
+    // then, in the middle of an engine's capture. NULL: the driver cannot be asked.
+    Result (*function_load)(Function function);
     // Lets launches request this many bytes of shared memory. NULL: the code declares its own.
     Result (*function_allow_shared)(Function function, uint32_t shared_bytes);
     Result (*launch)(Function function, uint32_t groups_x, uint32_t groups_y, uint32_t threads,

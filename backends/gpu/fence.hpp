@@ -3,10 +3,10 @@
 // fence: a 64-bit value that only grows; hosts and queues raise it and wait for it.
 //
 // Its words lie in pinned memory (FenceWords). A queue raises them with a kernel of one thread,
-// which writes all ones if the queue has failed. A stream waits, by the driver's own wait for a
-// word, only after another stream was given the command that raises the word far enough; a kernel
-// after the wait checks whether the fence failed. All other waits are the host's (queue.hpp), and
-// so are its signals: no stream ever waits for the host.
+// which writes all ones if the queue has failed. A stream waits, for an event behind that kernel
+// (marks), only after another stream was given the command that raises the fence far enough; a
+// kernel after the wait checks whether the fence failed. All other waits are the host's
+// (queue.hpp), and so are its signals: no stream ever waits for the host.
 //
 // Invariants
 //   (1) no kernel that writes a cell is still to run when the cell is given back: a released fence
@@ -20,6 +20,7 @@
 
 #include "cells.hpp"
 #include "kernels/calls.hpp"
+#include "marks.hpp"
 #include "quire/plugin/backend.h"
 #include "shared/objects.hpp"
 
@@ -40,11 +41,12 @@ struct Fence {
     Cell cell;
     uint64_t value = 0;        // known to the host
     uint64_t promised = 0;     // the most that calls on queues will raise it to
-    uint64_t enqueued = 0;     // the most that commands given to streams will raise it to
+    uint64_t enqueued = 0;     // the most that marked commands of streams will raise it to
     uint64_t held = 0;         // commands still held by queues
     Queue *failing = nullptr;  // the queue after whose work it fails
     bool is_released = false;
     std::vector<Use> uses;
+    Marks marks;
 
     void drop_reference();
 

@@ -44,7 +44,6 @@ quire_status make_fence(Device &device, uint64_t value, quire_be_fence **out, qu
     fence->value = value;
     auto *words = reinterpret_cast<FenceWords *>(cell.host);
     words->value = value;
-    words->wake = std::min(value, kWakeMost);
     device.fences.push_back(fence);
     *out = fence;
     return QUIRE_OK;

@@ -62,6 +62,11 @@ quire_status Kernels::open(const Driver &driver, quire_error *error) {
         if (Result result = driver.module_function(module_, known.name, &kernel.function)) {
             return fail_driver(driver, result, known.name, error);
         }
+        if (driver.function_load != nullptr) {
+            if (Result result = driver.function_load(kernel.function)) {
+                return fail_driver(driver, result, known.name, error);
+            }
+        }
         if (known.shared_bytes == 0 || driver.function_allow_shared == nullptr) continue;
         kernel.shared_bytes = known.shared_bytes;
         if (Result result = driver.function_allow_shared(kernel.function, kernel.shared_bytes)) {

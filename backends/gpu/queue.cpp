@@ -27,6 +27,7 @@ quire_status open_parts(Queue *queue, const StreamChoice &choice, quire_error *e
     } else {
         result = driver.stream_create(choice.is_urgent, &queue->stream);
     }
+    if (result == 0) result = queue->events.open(driver);
     if (result == 0) result = device->pinned.take(&queue->record);
     if (result == 0) result = device->words.take(&queue->word);
     if (result == 0) result = driver.fill(queue->stream, queue->word.address, 0, kCellBytes);
@@ -156,10 +157,7 @@ Result Queue::give(const Command &command) {
         case CommandKind::signal:
             break;
     }
-    Result result = launch_place(KernelName::fence_signal, command);
-    if (result != 0) return result;
-    command.fence->enqueued = std::max(command.fence->enqueued, command.value);
-    return 0;
+    return signal(command);
 }
 
 Result Queue::launch(KernelName name, uint64_t group_count, Head *arguments) {
@@ -185,13 +183,24 @@ Result Queue::launch_place(KernelName name, const Command &command) {
     return 0;
 }
 
+// Without a mark, queues that wait for the value are held until the host sees it.
+Result Queue::signal(const Command &command) {
+    Result result = launch_place(KernelName::fence_signal, command);
+    if (result != 0) return result;
+    Event event = nullptr;
+    if (!device->is_good(events.record(*device->context.driver, stream, &event))) return 0;
+    command.fence->marks.add(command.value, event);
+    command.fence->enqueued = std::max(command.fence->enqueued, command.value);
+    return 0;
+}
+
 Result Queue::wait(const Command &command) {
     Fence *fence = command.fence;
     fence->settle();
     if (fence->value == kFenceFailed) fail(kFailedFence);
     if (fence->value >= command.value) return 0;
-    Result result = device->context.driver->stream_wait_value(
-        stream, fence->cell.address + offsetof(FenceWords, wake), command.value);
+    Result result =
+        device->context.driver->stream_wait_event(stream, fence->marks.find(command.value));
     if (result != 0) return result;
     result = launch_place(KernelName::fence_passed, command);
     if (result == 0) return 0;
@@ -274,6 +283,7 @@ void Queue::close() {
     for (uint64_t address : outgrown) driver.memory_free(address);
     outgrown.clear();
     pieces.close(driver);
+    events.close(driver);
     scratch = scratch_bytes = 0;
     stream = nullptr;
     record.host = nullptr;

@@ -44,6 +44,7 @@
 #include "cells.hpp"
 #include "command.hpp"
 #include "kernels.hpp"
+#include "marks.hpp"
 #include "piece_ring.hpp"
 #include "shared/objects.hpp"
 
@@ -83,6 +84,7 @@ struct Queue {
     uint64_t scratch_bytes = 0;
     std::vector<uint64_t> outgrown;  // scratch that calls may still use
     PieceRing pieces;
+    EventRing events;
     bool is_released = false;
     char why[192] = {};  // why it failed; empty: it has not
 
@@ -122,6 +124,7 @@ struct Queue {
     Result launch(KernelName name, uint64_t group_count, Head *arguments);
     // For kernels that use a fence: they get the next place.
     Result launch_place(KernelName name, const Command &command);
+    Result signal(const Command &command);
     Result wait(const Command &command);
     // If some copies were refused after others were made, the queue fails.
     Result copy(const Copies &copies);

@@ -118,9 +118,6 @@ quire_status enqueue_wait(Queue &queue, Fence &fence, uint64_t value, quire_erro
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) return status;
     fence.settle();
-    if (fence.value < value && value >= kWakeMost) {
-        return fail(error, QUIRE_E_LIMIT, "a queue can wait for values below 2^63 - 1");
-    }
     if (queue.is_bound && !fence.is_coming(value)) {
         return fail(error, QUIRE_E_BUSY,
                     "the fence has not been signalled with %" PRIu64

@@ -54,11 +54,10 @@ constexpr Result kFatal[] = {
     719,                      // hipErrorLaunchFailure
     999                       // hipErrorUnknown
 };
-constexpr int kAttributeWaitValue = 10013;  // hipDeviceAttributeCanUseStreamWaitValue
 constexpr unsigned kStreamNonBlocking = 1;  // hipStreamNonBlocking
 // hipHostMallocPortable | Mapped | Coherent: host and device see each other's words at once.
 constexpr unsigned kHostFlags = 1 | 2 | 0x40000000;
-constexpr unsigned kWaitValueGte = 0;           // hipStreamWaitValueGte
+constexpr unsigned kDisableTiming = 2;          // hipEventDisableTiming
 constexpr int kCopyDefault = 4;                 // hipMemcpyDefault
 constexpr int kCaptureRelaxed = 2;              // hipStreamCaptureModeRelaxed
 constexpr int kLegacyStreamSince = 60'300'000;  // hipRuntimeGetVersion() of ROCm 6.3
@@ -69,7 +68,6 @@ struct Hip {
     int (*hipInit)(unsigned);
     int (*hipGetDeviceCount)(int *);
     int (*hipDeviceGetName)(char *, int, int);
-    int (*hipDeviceGetAttribute)(int *, int, int);
     int (*hipGetDevice)(int *);
     int (*hipSetDevice)(int);
     int (*hipMemGetInfo)(size_t *, size_t *);
@@ -88,10 +86,11 @@ struct Hip {
     int (*hipStreamGetDevice)(void *, int *);
     int (*hipStreamIsCapturing)(void *, int *);
     int (*hipStreamWaitEvent)(void *, void *, unsigned);
+    int (*hipEventCreateWithFlags)(void **, unsigned);
+    int (*hipEventDestroy)(void *);
     int (*hipEventRecord)(void *, void *);
     int (*hipStreamQuery)(void *);
     int (*hipStreamSynchronize)(void *);
-    int (*hipStreamWaitValue64)(void *, void *, uint64_t, unsigned, uint64_t);
     int (*hipMemsetD8Async)(void *, unsigned char, size_t, void *);
     int (*hipMemcpyAsync)(void *, const void *, size_t, int, void *);
     int (*hipMemcpyBatchAsync)(void **, void **, size_t *, size_t, void *, size_t *, size_t,
@@ -142,15 +141,7 @@ Result device_name(int index, char *name, int name_bytes) {
     return hip.hipDeviceGetName(name, name_bytes, index);
 }
 
-Result device_lacks(int index, char *text, size_t text_bytes) {
-    OwnErrors errors;
-    int can_wait = 0;
-    Result result = hip.hipDeviceGetAttribute(&can_wait, kAttributeWaitValue, index);
-    if (result == 0 && can_wait == 0) {
-        std::snprintf(text, text_bytes, "its streams cannot wait for values");
-    }
-    return result;
-}
+Result device_lacks(int, char *, size_t) { return 0; }
 
 Result retain(int index, void **context) {
     *context = handle_of(index);
@@ -206,9 +197,6 @@ Result stream_create(bool is_urgent, Stream *out) {
     if (Result result = hip.hipDeviceGetStreamPriorityRange(&least, &greatest)) return result;
     return hip.hipStreamCreateWithPriority(out, kStreamNonBlocking, is_urgent ? greatest : 0);
 }
-Result stream_wait_value(Stream stream, uint64_t address, uint64_t value) {
-    return hip.hipStreamWaitValue64(stream, pointer_of(address), value, kWaitValueGte, UINT64_MAX);
-}
 bool has_legacy_stream() {
     int version = 0;
     if (hip.hipRuntimeGetVersion == nullptr || hip.hipRuntimeGetVersion(&version) != 0)
@@ -234,6 +222,7 @@ Result stream_capture(Stream stream, Capture *capture) {
     *capture = Capture::elsewhere;
     return 0;
 }
+Result event_create(Event *out) { return hip.hipEventCreateWithFlags(out, kDisableTiming); }
 Result event_record(Stream stream, Event event) { return hip.hipEventRecord(event, stream); }
 Result stream_wait_event(Stream stream, Event event) {
     return hip.hipStreamWaitEvent(stream, event, 0);
@@ -299,10 +288,11 @@ Driver make_driver() {
     driver.stream_destroy = hip.hipStreamDestroy;
     driver.stream_query = hip.hipStreamQuery;
     driver.stream_wait = hip.hipStreamSynchronize;
-    driver.stream_wait_value = stream_wait_value;
     driver.has_legacy_stream = has_legacy_stream;
     driver.stream_is_of = stream_is_of;
     driver.stream_capture = stream_capture;
+    driver.event_create = event_create;
+    driver.event_destroy = hip.hipEventDestroy;
     driver.event_record = event_record;
     driver.stream_wait_event = stream_wait_event;
     driver.fill = fill;
@@ -339,7 +329,6 @@ const char *find_functions(void *library) {
         QUIRE_HIP(hipInit),
         QUIRE_HIP(hipGetDeviceCount),
         QUIRE_HIP(hipDeviceGetName),
-        QUIRE_HIP(hipDeviceGetAttribute),
         QUIRE_HIP(hipGetDevice),
         QUIRE_HIP(hipSetDevice),
         QUIRE_HIP(hipMemGetInfo),
@@ -354,10 +343,11 @@ const char *find_functions(void *library) {
         QUIRE_HIP(hipGetLastError),
         QUIRE_HIP(hipStreamDestroy),
         QUIRE_HIP(hipStreamWaitEvent),
+        QUIRE_HIP(hipEventCreateWithFlags),
+        QUIRE_HIP(hipEventDestroy),
         QUIRE_HIP(hipEventRecord),
         QUIRE_HIP(hipStreamQuery),
         QUIRE_HIP(hipStreamSynchronize),
-        QUIRE_HIP(hipStreamWaitValue64),
         QUIRE_HIP(hipMemsetD8Async),
         QUIRE_HIP(hipMemcpyAsync),
         QUIRE_HIP(hipModuleLoadData),

@@ -42,6 +42,7 @@ struct Vendor {
     const char *copy;
     const char *copy_many;
     const char *host_alloc;
+    const char *record;
     std::vector<const char *> of_a_step;  // what a step may call
 };
 
@@ -56,8 +57,9 @@ inline const Vendor kVendors[] = {
      "cuMemcpyAsync",
      "cuMemcpyBatchAsync",
      "cuMemHostAlloc",
-     {"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyAsync", "cuMemcpyBatchAsync",
-      "cuStreamWaitValue64", "cuCtxPushCurrent", "cuCtxPopCurrent"}},
+     "cuEventRecord",
+     {"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyAsync", "cuMemcpyBatchAsync", "cuEventRecord",
+      "cuStreamWaitEvent", "cuCtxPushCurrent", "cuCtxPopCurrent"}},
     {"hip",
      "QUIRE_HIP_LIBRARY",
      quire::tests::place(QUIRE_FAKE_HIP),
@@ -68,8 +70,9 @@ inline const Vendor kVendors[] = {
      "hipMemcpyAsync",
      "hipMemcpyBatchAsync",
      "hipHostMalloc",
+     "hipEventRecord",
      {"hipModuleLaunchKernel", "hipMemsetD8Async", "hipMemcpyAsync", "hipMemcpyBatchAsync",
-      "hipStreamWaitValue64"}},
+      "hipEventRecord", "hipStreamWaitEvent"}},
 };
 
 // Memory of one layer and one KV head, in consecutive blocks, with its pool and plan.

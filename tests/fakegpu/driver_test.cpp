@@ -84,6 +84,16 @@ TEST_P(Driver, refusal_of_any_call_is_an_error_that_leaves_nothing) {
     EXPECT_FALSE(is_reached);
 }
 
+// A driver that loads code at its first launch might do so while an engine captures.
+TEST_P(Driver, kernels_are_loaded_when_the_device_is_opened) {
+    if (std::string(vendor().name) != "cuda") GTEST_SKIP() << "HIP loads whole code objects";
+    uint64_t loaded = calls("cuFuncLoad"), found = calls("cuModuleGetFunction");
+    Rig rig(api());
+    ASSERT_EQ(rig.open(), QUIRE_OK) << rig.error.message;
+    EXPECT_GT(calls("cuFuncLoad"), loaded);
+    EXPECT_EQ(calls("cuFuncLoad") - loaded, calls("cuModuleGetFunction") - found);
+}
+
 TEST_P(Driver, sticky_error_is_a_lost_device_and_no_crash) {
     {
         Rig rig(api());

@@ -89,13 +89,6 @@ FAKEGPU_EXPORT int hipDeviceGetName(char *name, int length, int) {
         return kSuccess;
     }));
 }
-FAKEGPU_EXPORT int hipDeviceGetAttribute(int *value, int attribute, int) {
-    constexpr int kCanUseStreamWaitValue = 10013;
-    return noted(counted("hipDeviceGetAttribute", [=] {
-        *value = attribute == kCanUseStreamWaitValue;
-        return kSuccess;
-    }));
-}
 FAKEGPU_EXPORT int hipGetDevice(int *device) {
     *device = current_device;
     return kSuccess;

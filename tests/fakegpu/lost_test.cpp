@@ -10,7 +10,7 @@ class Lost : public Driver {};
 
 // The errors that a lost device returns for every call.
 TEST_P(Lost, device_ends_every_wait) {
-    constexpr int kGone[] = {46, 201, 214, 220, 719, 999, 12345};
+    constexpr int kGone[] = {46, 201, 214, 220, 226, 719, 721, 805, 806, 810, 999, 12345};
     for (int code : kGone) {
         Rig rig(api());
         ASSERT_EQ(rig.open(), QUIRE_OK) << code << rig.error.message;

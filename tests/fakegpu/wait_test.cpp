@@ -241,6 +241,50 @@ TEST_P(Waits, that_are_held_and_then_refused_fail_what_is_behind) {
     EXPECT_EQ(rig_->sync(), QUIRE_OK);
 }
 
+// More signals than a fence or a queue remembers.
+TEST_P(Waits, for_early_values_end_after_many_signals) {
+    constexpr uint64_t kSignals = 40;
+    quire_be_queue *signalling = new_queue();
+    quire_be_fence *fence = new_fence(), *done = new_fence();
+    work_long(signalling);
+    for (uint64_t value = 1; value <= kSignals; ++value) signal(signalling, fence, value);
+    for (uint64_t value = 1; value <= kSignals; ++value) {
+        quire_be_queue *waiting = new_queue();
+        wait(waiting, fence, value);
+        rig_->host[value] = 0;
+        quire_be_copy copy = {rig_->host_address + value, large_ + kLarge - 1, 1, QUIRE_BE_COPY_D2H,
+                              0};
+        ASSERT_EQ(api().copy(waiting, &copy, 1, &rig_->error), QUIRE_OK) << rig_->error.message;
+        signal(waiting, done, value);
+        ASSERT_EQ(wait_host(done, value), QUIRE_OK);
+        EXPECT_EQ(rig_->host[value], 0x5A) << "the stream did not wait for " << value;
+    }
+}
+
+TEST_P(Waits, for_a_signal_that_streams_cannot_wait_for_end_by_the_host) {
+    quire_be_queue *signalling = new_queue(), *waiting = new_queue();
+    quire_be_fence *fence = new_fence(), *behind = new_fence();
+    work_long(signalling);
+    fail(vendor().record, 1, kOutOfMemory);
+    signal(signalling, fence);
+    wait(waiting, fence);
+    signal(waiting, behind);
+    EXPECT_EQ(wait_host(behind), QUIRE_OK) << rig_->error.message;
+    EXPECT_EQ(read(fence), 1u);
+}
+
+TEST_P(Waits, of_streams_may_be_for_any_value) {
+    constexpr uint64_t kHigh = UINT64_MAX - 1;
+    quire_be_queue *signalling = new_queue(), *waiting = new_queue();
+    quire_be_fence *fence = new_fence(), *behind = new_fence();
+    work_long(signalling);
+    signal(signalling, fence, kHigh);
+    wait(waiting, fence, kHigh);
+    signal(waiting, behind);
+    EXPECT_EQ(wait_host(behind), QUIRE_OK) << rig_->error.message;
+    EXPECT_EQ(read(fence), kHigh);
+}
+
 TEST_P(Waits, between_host_memories_no_driver_copies) {
     constexpr uint64_t kBytes = 1 << 20;
     uint64_t address = 0;

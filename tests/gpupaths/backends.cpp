@@ -61,7 +61,8 @@ constexpr DriverCall kDriverCalls[] = {
     {"fill", "cuMemsetD8Async", "hipMemsetD8Async", {kInvalid, kOutOfMemory}},
     {"copy", "cuMemcpyAsync", "hipMemcpyAsync", {kInvalid, kOutOfMemory}},
     {"copies", "cuMemcpyBatchAsync", "hipMemcpyBatchAsync", {kInvalid, kOutOfMemory}},
-    {"wait", "cuStreamWaitValue64", "hipStreamWaitValue64", {kInvalid, kOutOfMemory}},
+    {"mark", "cuEventRecord", "hipEventRecord", {kInvalid, kOutOfMemory}},
+    {"wait", "cuStreamWaitEvent", "hipStreamWaitEvent", {kInvalid, kOutOfMemory}},
     {"query", "cuStreamQuery", "hipStreamQuery", {kNotReady, kInvalid}},
     {"stream", "cuStreamCreateWithPriority", "hipStreamCreateWithPriority", {2, 2}},
     {"graph launch", "cuGraphLaunch", "hipGraphLaunch", {kInvalid, kOutOfMemory}},
@@ -85,7 +86,7 @@ constexpr Defect kDefects[] = {
     {"move_tokens", Call::move_tokens, nullptr, nullptr, nullptr},
     {"driver:copy", Call::any, "quire_copy", "quire_copy", "lost copy"},
     {"driver:fill", Call::any, "quire_fill", "quire_fill", "lost fill"},
-    {"driver:wait", Call::any, "cuStreamWaitValue64", "hipStreamWaitValue64", "lost wait"},
+    {"driver:wait", Call::any, "cuStreamWaitEvent", "hipStreamWaitEvent", "lost wait"},
 };
 
 }  // namespace

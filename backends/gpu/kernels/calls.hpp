@@ -51,13 +51,9 @@ enum FaultCode : uint32_t {
 
 // In pinned memory: a fence. Each word has one writer, the host or the device's kernels.
 struct FenceWords {
-    uint64_t value;  // as raised by kernels
-    // min(value, kWakeMost): what streams wait for. Drivers compare cyclically, by the sign of an
-    // int64 difference; within [0, kWakeMost] that is the plain order.
-    uint64_t wake;
+    uint64_t value;    // as raised by kernels
     uint64_t by_host;  // as raised by the host
 };
-constexpr uint64_t kWakeMost = 0x7FFFFFFFFFFFFFFFu;
 
 struct FenceCall {
     Head head;

@@ -2,8 +2,8 @@
 //
 // fence: raises a fence, and checks one after a stream's wait for it.
 //
-// Only kernels of one device write a fence's `value` and `wake`, and the host never does
-// (calls.hpp), so these maxima need no atomics between host and device.
+// Only kernels of one device write a fence's `value`, and the host never does (calls.hpp), so this
+// maximum needs no atomics between host and device.
 
 #include "calls.hpp"
 #include "dialect.hpp"
@@ -23,13 +23,10 @@ QUIRE_KERNEL(quire_fence_signal, 1, FenceCall, call) {
     uint64_t value = has_fault(call.head) ? kFenceFailed : call.value;
     system_fence();
     system_atomic_max(call.fence + offsetof(FenceWords, value), value);
-    system_fence();  // whoever is woken finds the value
-    system_atomic_max(call.fence + offsetof(FenceWords, wake),
-                      value < kWakeMost ? value : kWakeMost);
     pass(call);
 }
 
-// The stream was woken because the fence was reached, or because it never will be.
+// The stream goes on because the fence was reached, or because it never will be.
 QUIRE_KERNEL(quire_fence_passed, 1, FenceCall, call) {
     system_fence();
     auto value = load<uint64_t>(call.fence + offsetof(FenceWords, value));
