@@ -234,7 +234,12 @@ quire_status attention(quire_be_queue *, quire_be_plan *, const quire_be_attenti
                        quire_error *error) {
     return done(error);
 }
-quire_status quiesce(quire_be_device *, uint64_t, quire_error *error) { return done(error); }
+// Memory stays where a device cannot say that it is idle (plugin/backend.h).
+quire_status quiesce(quire_be_device *, uint64_t, quire_error *error) {
+    quire_status status = done(error);
+    g_contradicted |= status != QUIRE_OK && status != QUIRE_E_DEVICE_LOST;
+    return status;
+}
 quire_status shutdown(uint64_t *live, quire_error *error) {
     *live = lies() ? any() : static_cast<uint64_t>(g_live);
     return done(error);

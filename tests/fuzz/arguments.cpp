@@ -53,15 +53,17 @@ void Arguments::check(const char *name, quire_status status) {
 }
 
 void Arguments::close() {
-    for (quire_batch *batch : batches) {
-        require(api.batch_destroy(batch, error()) == QUIRE_OK, "a batch goes", error_.message);
-    }
     for (quire_cache *cache : caches) {
         require(api.cache_check(cache, error()) == QUIRE_OK, "a cache is sound", error_.message);
         for (uint64_t handle : handles_) {
             api.step_abort(cache, handle, nullptr);
             api.step_finish(cache, handle, nullptr, QUIRE_STEP_OK, nullptr);
         }
+    }
+    for (quire_batch *batch : batches) {
+        require(api.batch_destroy(batch, error()) == QUIRE_OK, "a batch goes", error_.message);
+    }
+    for (quire_cache *cache : caches) {
         require(api.cache_destroy(cache, error()) == QUIRE_OK, "a cache goes", error_.message);
     }
     for (quire_memory *memory : memories) {

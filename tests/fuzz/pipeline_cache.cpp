@@ -68,7 +68,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes) {
     if (how & 1) put_first(sealed_head(inside), &bytes);
     // A file may claim 256 MiB, which are then taken; that is stated, and too slow to try often.
     Head head{};
-    std::memcpy(&head, bytes.data(), std::min(sizeof head, bytes.size()));
+    if (!bytes.empty()) std::memcpy(&head, bytes.data(), std::min(sizeof head, bytes.size()));
     if (head.size_bytes > (1u << 20) && head.size_bytes <= (256u << 20)) return 0;
     InMemory file(bytes.data(), bytes.size());
     std::vector<char> read = quire::vulkan::read_pipeline_cache(file.path(), adapter);
