@@ -87,7 +87,7 @@ struct Driver {
     // An event without a time.
     Result (*event_create)(Event *out);
     Result (*event_destroy)(Event event);
-    // Both take an engine's event or one of ours, as below. A stream waits for the event's last record.
+    // Both take an engine's event or one of ours, as below. A stream waits for the last record.
     Result (*event_record)(Stream stream, Event event);
     Result (*stream_wait_event)(Stream stream, Event event);
     Result (*fill)(Stream stream, uint64_t address, unsigned char byte, size_t size_bytes);
