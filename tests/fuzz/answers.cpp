@@ -30,7 +30,8 @@ int64_t g_live = 0;
 bool g_contradicted = false;
 quire_backend_api g_table;
 char g_open_name[40];                      // without an end
-std::map<uint64_t, void *> g_allocations;  // by the address that was given out
+// By the address that was given out. Never destroyed: what the library keeps is in it.
+std::map<uint64_t, void *> &g_allocations = *new std::map<uint64_t, void *>;
 
 // True where the input tells a lie. Zeros, and the end, are the truth.
 bool lies() { return g_input != nullptr && g_input->byte() >= 232; }
