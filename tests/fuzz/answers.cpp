@@ -29,7 +29,7 @@ Bytes *g_input = nullptr;
 int64_t g_live = 0;
 bool g_contradicted = false;
 quire_backend_api g_table;
-char g_open_name[40];                      // without an end
+char g_open_name[40];  // without an end
 // By the address that was given out. Never destroyed: what the library keeps is in it.
 std::map<uint64_t, void *> &g_allocations = *new std::map<uint64_t, void *>;
 
