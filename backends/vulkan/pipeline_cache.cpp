@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -65,11 +66,15 @@ File open_file(const std::string &path) {
 bool is_of(const std::vector<char> &data, const Adapter &adapter) {
     VkPipelineCacheHeaderVersionOne head;
     if (data.size() < sizeof head) return false;
+    // Not loaded as the enum that it is: a file may hold any number there.
+    uint32_t version = 0;
+    static_assert(sizeof version == sizeof head.headerVersion);
+    std::memcpy(&version, data.data() + offsetof(VkPipelineCacheHeaderVersionOne, headerVersion),
+                sizeof version);
     std::memcpy(&head, data.data(), sizeof head);
     const VkPhysicalDeviceProperties &properties = adapter.properties;
-    return head.headerVersion == VK_PIPELINE_CACHE_HEADER_VERSION_ONE &&
-           head.headerSize >= sizeof head && head.vendorID == properties.vendorID &&
-           head.deviceID == properties.deviceID &&
+    return version == VK_PIPELINE_CACHE_HEADER_VERSION_ONE && head.headerSize >= sizeof head &&
+           head.vendorID == properties.vendorID && head.deviceID == properties.deviceID &&
            std::memcmp(head.pipelineCacheUUID, properties.pipelineCacheUUID, VK_UUID_SIZE) == 0;
 }
 
