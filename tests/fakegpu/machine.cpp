@@ -494,9 +494,14 @@ int stream_launch(Stream *stream, const Kernel *kernel, uint32_t groups_x, uint3
     std::vector<unsigned char> copied(kernel->argument_bytes);
     std::memcpy(copied.data(), arguments[0], copied.size());
     return stream_enqueue(stream, [=] {
-        Launch launch = {kernel,     copied.data(),        groups_x,
-                         groups_y,   machine().warp_width, machine().declared_bytes,
-                         asked_bytes};
+        Launch launch = {kernel,
+                         copied.data(),
+                         groups_x,
+                         groups_y,
+                         machine().warp_width,
+                         machine().declared_bytes,
+                         asked_bytes,
+                         counting()};
         std::string wrong = run(launch);
         return wrong.empty() ? int{kSuccess} : say(wrong);
     });

@@ -29,6 +29,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "counters.hpp"
+
 namespace fakegpu {
 
 enum Result : int {
@@ -72,6 +74,9 @@ int counted(const char *name, Call call) {
 }
 // A call that frees something does so whatever it returns: the error may be an earlier one's.
 inline int freed(int of_call, int of_free) { return of_call != 0 ? of_call : of_free; }
+
+// Where launches count what they do; NULL: no test asked.
+Counters *counting();
 
 int device_count();
 uint32_t device_warp_width();
@@ -176,6 +181,10 @@ FAKEGPU_EXPORT void fakegpu_dawdle(uint64_t most_us);
 FAKEGPU_EXPORT uint64_t fakegpu_calls(const char *name);
 // How often a kernel of this name was launched.
 FAKEGPU_EXPORT uint64_t fakegpu_launches(const char *kernel);
+// From now on launches are counted, from zero (counters.hpp); 0: no more.
+FAKEGPU_EXPORT void fakegpu_count(int is_on);
+// Fills in up to `room` counts, and returns how many there are.
+FAKEGPU_EXPORT uint64_t fakegpu_counted(fakegpu::SiteCount *counts, uint64_t room);
 // Describes the fault of the last kernel that had one; "" if none had.
 FAKEGPU_EXPORT const char *fakegpu_last_fault(void);
 // From now on every call of a context returns `result`, and nothing runs; 0 ends this, once all

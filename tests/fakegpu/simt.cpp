@@ -54,6 +54,7 @@ struct Block {
     std::unique_ptr<unsigned char[]> shared{new unsigned char[kMostSharedBytes]};
     size_t shared_bytes = 0;
     size_t noted_bytes = 0;  // by its arrays, as on a GPU
+    Recorder *recorder = nullptr;
 
     uint32_t thread_count() const { return launch->kernel->threads; }
     uint32_t width() const { return launch->warp_width; }
@@ -121,8 +122,15 @@ bool end_collective(Block *block, uint32_t first) {
         warp.gathered[i - first] = lane.given;
     }
     for (uint32_t i = first; i < end; ++i) block->threads[i].state = State::ready;
+    if (block->recorder != nullptr) block->recorder->end_warp(first / block->width());
     ++warp.time;
     return true;
+}
+
+void end_warps(Block *block) {
+    if (block->recorder == nullptr) return;
+    uint32_t warps = (block->thread_count() + block->width() - 1) / block->width();
+    for (uint32_t i = 0; i < warps; ++i) block->recorder->end_warp(i);
 }
 
 void end_barrier(Block *block) {
@@ -140,6 +148,7 @@ void end_barrier(Block *block) {
         return;
     }
     for (uint32_t i = 0; i < block->thread_count(); ++i) block->threads[i].state = State::ready;
+    end_warps(block);
     ++block->time;
 }
 
@@ -151,7 +160,7 @@ bool run_ready(Block *block) {
         if (thread.state == State::ready) {
             block->current = &thread;
             uint32_t warp = i / block->width();
-            self = {{block->time, block->warps[warp].time}, i, warp};
+            self = {{block->time, block->warps[warp].time}, i, warp, block->recorder};
             thread.fiber.resume();
         }
         are_done = are_done && thread.state == State::done;
@@ -178,6 +187,7 @@ void run_block(Block *block) {
         }
         if (!has_collective) end_barrier(block);
     }
+    end_warps(block);
 }
 
 bool is_ordered(uint32_t other, Time then) {
@@ -220,12 +230,16 @@ std::string run(const Launch &launch) {
     block->launch = &launch;
     block->wrong.clear();
     block->stacks.reserve(launch.kernel->threads);
+    std::unique_ptr<Recorder> recorder;
+    if (launch.counters != nullptr) recorder = std::make_unique<Recorder>(launch.warp_width);
+    block->recorder = recorder.get();
     running = block;
     uint64_t groups = uint64_t{launch.groups_x} * launch.groups_y;
     for (block->group = 0; block->group < groups && block->wrong.empty(); ++block->group) {
         run_block(block);
     }
     running = nullptr;
+    if (recorder != nullptr) recorder->add_to(launch.counters, launch.kernel->name);
     return block->wrong;
 }
 
@@ -241,9 +255,17 @@ void fault(const std::string &what, const Where &where) {
     for (;;) running->current->fiber.give_way();
 }
 
-void barrier(Where where) { wait_as(State::at_barrier, where); }
+void count_here(Kind kind, uint64_t address, uint32_t size_bytes, const Where &where) {
+    self.recorder->note(self.warp, self.index % running->width(), kind, address, size_bytes, where);
+}
+
+void barrier(Where where) {
+    count_access(Kind::barrier, 0, 0, where);
+    wait_as(State::at_barrier, where);
+}
 
 uint64_t exchange_xor(uint64_t value, uint32_t mask, const Where &where) {
+    count_access(Kind::shuffle, 0, 0, where);
     Thread *thread = running->current;
     thread->given = value;
     wait_as(State::in_collective, where);
@@ -279,6 +301,7 @@ void wait_older_copies() {
 void wait_copies() { land_copies(UINT32_MAX); }
 
 uint64_t ballot(bool vote, Where where) {
+    count_access(Kind::ballot, 0, 0, where);
     Thread *thread = running->current;
     thread->given = vote ? 1 : 0;
     wait_as(State::in_collective, where);
@@ -371,6 +394,7 @@ struct Places {
 // Calls add() with the row of A and the column of B for each of this lane's sums.
 template <typename Add>
 void with_matrices(bool is_bf16, bool flushes, const Operands &mine, const Where &where, Add add) {
+    count_access(Kind::matrix, 0, 0, where);
     Thread *thread = running->current;
     thread->given = reinterpret_cast<uint64_t>(&mine);
     wait_as(State::in_collective, where);
@@ -436,9 +460,11 @@ void *shared_memory(size_t size_bytes, bool *is_new) {
     return running->shared.get();
 }
 
-void note_shared(size_t size_bytes) {
+uint32_t note_shared(size_t size_bytes) {
     constexpr size_t kAlignment = 16;
+    auto offset = static_cast<uint32_t>(running->noted_bytes);
     running->noted_bytes += (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return offset;
 }
 
 void check_shared(bool is_asked_for, const Where &where) {

@@ -13,6 +13,8 @@
 //   - a block that shares more memory than its vendor lets code declare, or its launch asked for.
 // Fibers always run in the same order, so a race is found by its marks (Shadow), not by its effect.
 //
+// If the launch has Counters, it also counts what each call site asks of memory (counters.hpp).
+//
 // Blocks of a launch run one after another on one thread; launches of several streams run in
 // parallel. So races between blocks are not detected.
 //
@@ -26,6 +28,7 @@
 #include <string>
 #include <type_traits>
 
+#include "counters.hpp"
 #include "memory.hpp"
 
 namespace fakegpu {
@@ -54,6 +57,7 @@ struct Launch {
     uint32_t warp_width;
     size_t shared_bytes = 48 << 10;  // that code may declare
     size_t asked_bytes = 0;          // by the launch, for large_shared_object()
+    Counters *counters = nullptr;    // NULL: nothing is counted
 };
 // Runs every block. Empty, or what went wrong and where.
 std::string run(const Launch &launch);
@@ -72,6 +76,7 @@ struct Self {
     Time time;
     uint32_t index = 0;
     uint32_t warp = 0;
+    Recorder *recorder = nullptr;  // NULL: nothing is counted
 };
 extern thread_local constinit Self self __attribute__((tls_model("initial-exec")));
 
@@ -80,6 +85,14 @@ inline uint32_t thread_index() { return self.index; }
 uint64_t group_index();
 uint32_t warp_width();
 [[noreturn]] void fault(const std::string &what, const Where &where);
+
+// Counts the running lane's access, or its part in an instruction of the warp (`size_bytes` 0). An
+// address in shared memory is the offset in the block's shared object as a GPU has it.
+void count_here(Kind kind, uint64_t address, uint32_t size_bytes, const Where &where);
+inline void count_access(Kind kind, uint64_t address, uint32_t size_bytes, const Where &where) {
+    if (self.recorder != nullptr) [[unlikely]]
+        count_here(kind, address, size_bytes, where);
+}
 
 void barrier(Where where = Where::current());
 uint64_t exchange_xor(uint64_t value, uint32_t mask, const Where &where);
@@ -181,8 +194,8 @@ struct Shadow {
     void judge_read(const Where &where) const;
 };
 
-// Adds an array's size on a GPU, where each array is aligned to 16 bytes.
-void note_shared(size_t size_bytes);
+// Adds an array's size on a GPU, where each array is aligned to 16 bytes; returns its offset there.
+uint32_t note_shared(size_t size_bytes);
 
 // Shared memory that records accesses. The elements hold poison until they are written.
 template <typename T, uint32_t count>
@@ -190,9 +203,8 @@ class SharedArray {
     static_assert(std::is_trivially_copyable_v<T>);
 
  public:
-    SharedArray() {
+    SharedArray() : offset_(note_shared(sizeof values_)) {
         std::memset(values_, 0xFF, sizeof values_);
-        note_shared(sizeof values_);
     }
 
     class Element {
@@ -201,12 +213,13 @@ class SharedArray {
             : array_(array), index_(index), where_(where) {}
         Element(const Element &) = default;
         operator T() const {
+            count_access(Kind::shared_load, array_.address_of(index_), sizeof(T), where_);
             array_.shadows_[index_].note_read(where_);
             return array_.values_[index_];
         }
         T operator=(T value) const {
-            array_.shadows_[index_].note_write(false, where_);
-            return array_.values_[index_] = value;
+            count_access(Kind::shared_store, array_.address_of(index_), sizeof(T), where_);
+            return array_.put(index_, value, where_);
         }
         T operator=(const Element &other) const { return *this = static_cast<T>(other); }
 
@@ -233,6 +246,13 @@ class SharedArray {
         return Element(*this, static_cast<uint32_t>(index.value), index.where);
     }
 
+    // As an assignment, of which the caller counts several as one.
+    T put(Index index, T value, const Where &where) {
+        if (index.value >= count) (*this)[index];
+        shadows_[index.value].note_write(false, where);
+        return values_[index.value] = value;
+    }
+    uint64_t address_of(uint64_t index) const { return offset_ + index * sizeof(T); }
     void begin_write(Index index) {
         if (index.value >= count) (*this)[index];
         shadows_[index.value].note_write(false, index.where);
@@ -244,6 +264,7 @@ class SharedArray {
     }
 
  private:
+    uint32_t offset_;  // in the block's shared object on a GPU
     T values_[count];
     Shadow shadows_[count];
 };
@@ -253,20 +274,24 @@ void land_copy(const LateCopy &copy) {
     auto &array = *static_cast<SharedArray<uint16_t, count> *>(copy.array);
     uint16_t values[8];
     std::memcpy(values, reach(copy.from, sizeof values, sizeof values, copy.where), sizeof values);
-    for (uint32_t i = 0; i < 8; ++i) array[{copy.index + i, copy.where}] = values[i];
+    for (uint32_t i = 0; i < 8; ++i) array.put({copy.index + i, copy.where}, values[i], copy.where);
 }
 template <uint32_t count>
 void store_eight(SharedArray<uint16_t, count> &to, uint32_t index, const uint32_t (&pairs)[4],
                  Where where = Where::current()) {
     if (index % 8 != 0) fault("a store of 16 bytes to an element that is not aligned", where);
+    count_access(Kind::shared_store, to.address_of(index), 16, where);
     for (uint32_t i = 0; i < 8; ++i) {
-        to[{index + i, where}] = static_cast<uint16_t>(pairs[i / 2] >> (i % 2 * 16));
+        auto half = static_cast<uint16_t>(pairs[i / 2] >> (i % 2 * 16));
+        to.put({index + i, where}, half, where);
     }
 }
 template <uint32_t count>
 void copy_async(SharedArray<uint16_t, count> &to, uint32_t index, uint64_t from,
                 Where where = Where::current()) {
     if (index % 8 != 0) fault("a copy of 16 bytes to an element that is not aligned", where);
+    count_access(Kind::global_copy, from, 16, where);
+    count_access(Kind::shared_copy, to.address_of(index), 16, where);
     for (uint32_t i = 0; i < 8; ++i) to.begin_write({index + i, where});
     begin_copy({land_copy<count>, &to, index, from, where});
 }
@@ -274,6 +299,7 @@ void copy_async(SharedArray<uint16_t, count> &to, uint32_t index, uint64_t from,
 template <uint32_t count>
 void atomic_min(SharedArray<int32_t, count> &array, uint32_t index, int32_t value,
                 Where where = Where::current()) {
+    count_access(Kind::shared_atomic, array.address_of(index), sizeof value, where);
     array.lower(index, value, where);
 }
 
@@ -303,17 +329,26 @@ T &large_shared_object(Where where = Where::current()) {
 template <typename T>
 T load(uint64_t address, Where where = Where::current()) {
     T value;
+    count_access(Kind::global_load, address, sizeof(T), where);
     std::memcpy(&value, reach(address, sizeof(T), alignof(T), where), sizeof(T));
     return value;
 }
 template <typename T>
 void store(uint64_t address, std::type_identity_t<T> value, Where where = Where::current()) {
+    count_access(Kind::global_store, address, sizeof(T), where);
     std::memcpy(reach(address, sizeof(T), alignof(T), where), &value, sizeof(T));
+}
+struct alignas(16) FourWords {
+    uint32_t v[4];
+};
+inline FourWords load_constant(uint64_t address, Where where = Where::current()) {
+    return load<FourWords>(address, where);
 }
 inline void system_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 template <typename T>
 T raise(uint64_t address, T value, const Where &where) {
+    count_access(Kind::global_atomic, address, sizeof(T), where);
     T *at = static_cast<T *>(reach(address, sizeof(T), alignof(T), where));
     T before = __atomic_load_n(at, __ATOMIC_SEQ_CST);
     while (before < value && !__atomic_compare_exchange_n(at, &before, value, false,
@@ -329,6 +364,7 @@ inline void system_atomic_max(uint64_t address, uint64_t value, Where where = Wh
 }
 inline uint32_t atomic_swap_if(uint64_t address, uint32_t is, uint32_t value,
                                Where where = Where::current()) {
+    count_access(Kind::global_atomic, address, sizeof is, where);
     auto *at = static_cast<uint32_t *>(reach(address, sizeof is, alignof(uint32_t), where));
     __atomic_compare_exchange_n(at, &is, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return is;

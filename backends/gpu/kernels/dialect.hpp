@@ -507,11 +507,13 @@ using fakegpu::copy_async;
 using fakegpu::e4m3_to_f16;
 using fakegpu::end_copies;
 using fakegpu::flushes_subnormals;
+using fakegpu::FourWords;
 using fakegpu::Fragment;
 using fakegpu::group_index;
 using fakegpu::has_e4m3_to_f16;
 using fakegpu::has_fragments;
 using fakegpu::load;
+using fakegpu::load_constant;
 using fakegpu::multiply_bf16_pairs;
 using fakegpu::multiply_f16_pairs;
 using fakegpu::multiply_fragments;
@@ -529,11 +531,6 @@ using fakegpu::wait_older_copies;
 using fakegpu::warp_width;
 
 inline float multiply_add(float a, float b, float c) { return a * b + c; }
-
-struct alignas(16) FourWords {
-    uint32_t v[4];
-};
-inline FourWords load_constant(uint64_t address) { return load<FourWords>(address); }
 
 }  // namespace quire::gpu
 
