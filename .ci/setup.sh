@@ -6,8 +6,8 @@
 #
 #   setup.sh ccache      ccache by apt: all checkouts on this machine then share compiled objects
 #   setup.sh coverage    gcovr, into .env
-#   setup.sh cuda        nvcc into .env, unless a CUDA toolkit is installed
-#   setup.sh hip         clang 19 and lld by apt
+#   setup.sh cuda        nvcc and nvdisasm into .env, unless a CUDA toolkit is installed
+#   setup.sh hip         clang 19, lld and LLVM's tools by apt
 #   setup.sh fuzz        clang 14 and its run-time libraries by apt, for ./dev fuzz
 #   setup.sh go          Go by apt, if there is none
 #   setup.sh python      cffi, numpy and the tools to build a wheel, into .env
@@ -47,6 +47,8 @@ set_up() { # PART
     cuda)
         command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] ||
             into_env cuda backends/cuda/requirements.txt
+        command -v nvdisasm >/dev/null || [ -x /usr/local/cuda/bin/nvdisasm ] ||
+            into_env disassembly tests/fakegpu/requirements.txt
         ;;
     rust)
         # Debian's own cargo is too old for the crates; the one that builds its browsers is not.
@@ -69,6 +71,7 @@ set_up() { # PART
     hip)
         by_apt clang-19 clang++-19 "install clang 19, so that 'clang++-19' is on the PATH"
         by_apt lld-19 ld.lld-19 "install lld 19, so that 'ld.lld-19' is on the PATH"
+        by_apt llvm-19 llvm-objdump-19 "install LLVM 19, so that 'llvm-objdump-19' is on the PATH"
         ;;
     esac
 }

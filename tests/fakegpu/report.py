@@ -2,7 +2,7 @@
 """report: what the compilers made of the kernels, and a check that the expected
 instructions are there.
 
-    report.py KERNELS NVCC CLANG BUNDLE TARGET...
+    report.py [--json] KERNELS NVCC CLANG NVDISASM OBJDUMP BUNDLE TARGET...
 
 BUNDLE is what the plugin holds, TARGET each kind of AMD GPU that it supports. Lists each
 kernel of each kind of GPU with its registers, shared memory and stack. No kernel of NVIDIA's GPUs
@@ -10,8 +10,13 @@ or of CDNA has a stack. Attention multiplies with mma.sync what cp.async loaded,
 loads of 16 bytes, and stores decoded codes as wide. This holds for the kernel of one unit and for
 that of several, whose shared memory is not listed on NVIDIA's GPUs because the launch asks for it.
 Both vendors have the same kernels.
+
+Then come figures of the machine code, and the limits that code_gates.py sets for each kernel. They
+need NVDISASM for NVIDIA's GPUs, and OBJDUMP for the code objects beside BUNDLE; either may be "",
+and is then said to be missing. --json prints them once more, for programs.
 """
 
+import json
 import pathlib
 import re
 import subprocess
@@ -19,7 +24,11 @@ import sys
 import tempfile
 import time
 
-KERNELS, NVCC, CLANG, BUNDLE, *AMD = sys.argv[1:]
+import code_gates
+import disassembly
+
+GIVEN = [argument for argument in sys.argv[1:] if argument != "--json"]
+KERNELS, NVCC, CLANG, NVDISASM, OBJDUMP, BUNDLE, *AMD = GIVEN
 SOURCE = pathlib.Path(KERNELS, "all.cu")
 COMMON = ["-std=c++20", f"-I{pathlib.Path(KERNELS).parent.parent}"]
 # As in backends/hip/meson.build.
@@ -42,6 +51,7 @@ CDNA = {"gfx908": ["v_mfma_f32_16x16x16f16"],
 MATRIX_KERNELS = ["quire_attend_fragments", "quire_attend_prefill"]
 # AMD's scalars that no register was left for, and that a lane of a vector register keeps.
 scalars = {}
+code_figures = {}       # of each target
 failed = False
 
 
@@ -66,6 +76,14 @@ def show(target, kernels, seconds):
         print(f"  {name:24} {registers:4} registers  {shared:6} B shared  {stack:5} B of stack")
 
 
+def look_at_code(vendor, target, codes, kernels):
+    figures, problems = code_gates.look(vendor, target, codes, kernels)
+    print(code_gates.table(target, figures))
+    code_figures[target] = figures
+    for problem in problems:
+        expect(False, problem)
+
+
 def of_nvidia(target, folder):
     begin = time.monotonic()
     said = run(NVCC, *COMMON, "-fmad=false", "-cubin", f"-arch={target}", "--resource-usage",
@@ -78,6 +96,9 @@ def of_nvidia(target, folder):
         stack = re.search(r"(\d+) bytes stack frame", block).group(1)
         kernels[name] = (int(registers), int(shared.group(1)) if shared else 0, int(stack))
     show(target, kernels, time.monotonic() - begin)
+    if NVDISASM:
+        look_at_code("nvidia", target,
+                     disassembly.of_nvidia(run(NVDISASM, folder / "kernels.cubin")), kernels)
     return kernels
 
 
@@ -96,6 +117,9 @@ def of_amd(target, folder):
         expect(field("vgpr_spill_count") == 0, f"{target}: {name} spills")
         scalars[f"{target} {name}"] = field("sgpr_spill_count")
     show(target, kernels, time.monotonic() - begin)
+    if OBJDUMP:
+        built = pathlib.Path(BUNDLE).with_name(f"hip_kernels_{target}.co")
+        look_at_code("amd", target, disassembly.of_amd(run(OBJDUMP, "-d", built)), kernels)
     return kernels, text
 
 
@@ -135,6 +159,11 @@ def main():
     for name, count in scalars.items():
         if count > 0:
             print(f"{name}: {count} scalars in vector registers")
+    for tool, what in ((NVDISASM, "nvdisasm"), (OBJDUMP, "llvm-objdump")):
+        if not tool:
+            print(f"skipped: {what} was not found, so the gates on its code were not checked")
+    if "--json" in sys.argv:
+        print(json.dumps(code_figures, indent=1))
     expect(len(lists) == 1, f"the lists of kernels differ: {lists}")
     return 1 if failed else 0
 

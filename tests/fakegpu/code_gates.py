@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""code_gates: what the machine code of each kernel may hold, and must.
+
+The limits are what was measured, the most of all targets of a vendor, so kernels can only become
+better. A new kernel adds a row; a fast one names the instructions that it needs, and how many bytes
+of K and V a round of its hot loop serves, with the warp instructions that it may spend per byte.
+"""
+
+import dataclasses
+
+import disassembly
+import occupancy
+
+
+@dataclasses.dataclass
+class Row:
+    threads: int
+    generic: int = 0            # loads and stores of an address in any memory
+    short_shared: int = 0       # 2-byte loads from shared memory, in loops
+    reciprocals: int = 0        # in loops
+    calls: int = 0              # in loops
+    local: int = 0              # loads and stores of spilled registers or of a stack
+    needs: tuple = ()           # figures that must not be 0
+    blocks: dict = dataclasses.field(default_factory=dict)  # of a multiprocessor, at least
+    asked_bytes: int = 0        # of shared memory, by the launch
+    hot: str = r"HMMA|HGMMA"    # instructions of the hot loop
+    kv_bytes: int = 0           # that one round of it serves; 0: rounds differ
+    per_byte: float = 0.0
+    wait_distance: int = 0      # from a load to its wait, the median, at least
+
+
+MATRIX = ("matrix", "async_copies")
+NVIDIA = {
+    "quire_attend": Row(64, 140, 0, 34, 20),
+    "quire_attend_fragments": Row(128, 146, 48, 54, 24, needs=MATRIX,
+                                  blocks={"sm_80": 3, "sm_86": 2, "sm_90": 4}),
+    "quire_attend_prefill": Row(512, 154, 52, 66, 32, needs=MATRIX, asked_bytes=74768,
+                                blocks={"sm_80": 1, "sm_86": 1, "sm_90": 1}),
+    "quire_copy": Row(128, 7),
+    "quire_fence_passed": Row(1, 7),
+    "quire_fence_signal": Row(1, 3),
+    "quire_fill": Row(128, 19),
+    "quire_kv_write": Row(64, 24, 0, 3, 10),
+    "quire_merge": Row(64, 40, 0, 1, 2),
+    "quire_move": Row(64, 0, 0, 8, 8),
+    "quire_reduce": Row(64, 35),
+    "quire_rows": Row(64, 71, 0, 1),
+}
+# Figures of the kernels that time is spent in.
+AMD = {
+    "quire_attend": Row(64, 0, 0, 27),
+    "quire_attend_fragments": Row(128, 0, 704, 43, local=12, blocks={"gfx90a": 1, "gfx942": 1}),
+    "quire_attend_prefill": Row(256, 0, 704, 43, local=40, blocks={"gfx90a": 1, "gfx942": 1}),
+    "quire_kv_write": Row(64, 0, 0, 4),
+    "quire_reduce": Row(64, 0, 0, 12),
+}
+
+
+def judge(name, target, row, figures, code=None):
+    """What is worse than the row says, in words."""
+    problems = []
+    for field in ("generic", "short_shared", "reciprocals", "calls", "local"):
+        limit = getattr(row, field)
+        if figures[field] > limit:
+            problems.append(f"{target}: {name} has {figures[field]} of '{field}', "
+                            f"and may have {limit}")
+    for field in row.needs:
+        if figures[field] == 0:
+            problems.append(f"{target}: {name} has none of '{field}'")
+    if figures.get("blocks", 1 << 30) < row.blocks.get(target, 0):
+        problems.append(f"{target}: {figures['blocks']} blocks of {name} fit a multiprocessor, and "
+                        f"{row.blocks[target]} should, for {figures['limit']}")
+    if figures.get("wait_distance", row.wait_distance) < row.wait_distance:
+        problems.append(f"{target}: {name} waits {figures['wait_distance']} instructions after a "
+                        f"load, and should {row.wait_distance}")
+    if row.kv_bytes and code is not None:
+        spent = disassembly.per_byte(code, row.hot, row.kv_bytes)
+        figures["per_byte"] = spent
+        if spent is None:
+            problems.append(f"{target}: {name} has no loop with {row.hot}")
+        elif spent > row.per_byte:
+            problems.append(f"{target}: {name} spends {spent:.4f} instructions per byte of K and V,"
+                            f" and may spend {row.per_byte}")
+    return problems
+
+
+def look(vendor, target, codes, resources):
+    """(figures, problems) of a target; `resources` maps a kernel to (registers, shared bytes)."""
+    rows, figures_of, blocks_of = {
+        "nvidia": (NVIDIA, disassembly.figures_of_nvidia, occupancy.of_nvidia),
+        "amd": (AMD, disassembly.figures_of_amd, occupancy.of_amd)}[vendor]
+    all_figures, problems = {}, []
+    for name, code in sorted(codes.items()):
+        row = rows.get(name)
+        if row is None:
+            if vendor == "nvidia":
+                problems.append(f"{target}: {name} has no row in code_gates.py")
+            continue
+        figures = figures_of(code)
+        registers, shared = resources[name][:2]
+        figures["registers"], figures["shared"] = registers, shared or row.asked_bytes
+        figures["blocks"], figures["limit"] = blocks_of(target, row.threads, registers,
+                                                        figures["shared"])
+        problems += judge(name, target, row, figures, code)
+        all_figures[name] = figures
+    return all_figures, problems
+
+
+def table(target, all_figures):
+    columns = ("registers", "shared", "blocks", "limit", "generic", "short_shared", "reciprocals",
+               "calls", "local", "matrix", "ldmatrix", "async_copies", "barriers", "wait_distance",
+               "per_byte")
+    used = [column for column in columns if any(column in f for f in all_figures.values())]
+    lines = [f"{target:24} " + " ".join(f"{column:>13}" for column in used)]
+    for name, figures in all_figures.items():
+        lines.append(f"  {name:22} " + " ".join(f"{figures.get(column, '-')!s:>13}"
+                                                for column in used))
+    return "\n".join(lines)
