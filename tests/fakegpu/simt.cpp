@@ -3,7 +3,6 @@
 #include "simt.hpp"
 
 #include <algorithm>
-#include <cfloat>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -37,8 +36,8 @@ struct Warp {
     uint32_t time = 0;
     uint64_t gathered[kMostLanes] = {};
     // The multiplied matrices, and when they were gathered.
-    float a[16][16];
-    float b[16][16];  // column by column
+    Term a[16][16];
+    Term b[16][16];  // column by column
     uint32_t matrix_time = 0;
 };
 
@@ -55,6 +54,7 @@ struct Block {
     size_t shared_bytes = 0;
     size_t noted_bytes = 0;  // by its arrays, as on a GPU
     Recorder *recorder = nullptr;
+    MatrixUnit unit = MatrixUnit::of_width;
 
     uint32_t thread_count() const { return launch->kernel->threads; }
     uint32_t width() const { return launch->warp_width; }
@@ -233,6 +233,8 @@ std::string run(const Launch &launch) {
     std::unique_ptr<Recorder> recorder;
     if (launch.counters != nullptr) recorder = std::make_unique<Recorder>(launch.warp_width);
     block->recorder = recorder.get();
+    block->unit =
+        launch.unit == MatrixUnit::of_width ? chosen_unit(launch.warp_width) : launch.unit;
     running = block;
     uint64_t groups = uint64_t{launch.groups_x} * launch.groups_y;
     for (block->group = 0; block->group < groups && block->wrong.empty(); ++block->group) {
@@ -314,13 +316,6 @@ uint64_t ballot(bool vote, Where where) {
 
 namespace {
 
-// MI200's MFMA treats subnormal inputs as 0, and returns 0 instead of a subnormal result.
-float half_value(bool is_bf16, bool flushes, uint16_t bits) {
-    if (flushes && (bits & (is_bf16 ? 0x7F80 : 0x7C00)) == 0) bits &= 0x8000;
-    if (is_bf16) return __builtin_bit_cast(float, uint32_t{bits} << 16);
-    return static_cast<float>(__builtin_bit_cast(_Float16, bits));
-}
-
 // The lane and its element that hold an element of A or B, where `i` is one of 16 rows or columns
 // and `k` one of 16 numbers, as drawn in the manuals.
 struct Home {
@@ -345,32 +340,24 @@ struct Operands {
     const Fragment *b;
 };
 
-void gather_matrices(Warp &warp, uint32_t width, bool is_bf16, bool flushes) {
+void gather_matrices(Warp &warp, uint32_t width, bool is_bf16, MatrixUnit unit) {
     for (uint32_t i = 0; i < 16; ++i) {
         for (uint32_t k = 0; k < 16; ++k) {
             Home a = home_of_a(width, i, k);
             Home b = home_of_b(width, i, k);
             auto *left = reinterpret_cast<const Operands *>(warp.gathered[a.lane])->a;
             auto *right = reinterpret_cast<const Operands *>(warp.gathered[b.lane])->b;
-            warp.a[i][k] = half_value(is_bf16, flushes, left->v[a.element]);
-            warp.b[i][k] = half_value(is_bf16, flushes, right->v[b.element]);
+            warp.a[i][k] = term_of(unit, is_bf16, left->v[a.element]);
+            warp.b[i][k] = term_of(unit, is_bf16, right->v[b.element]);
         }
     }
     warp.matrix_time = warp.time;
 }
 
-float product_of(const float *a, const float *b) {
-    float sum = 0.0f;
-    for (uint32_t k = 0; k < 16; ++k) sum += a[k] * b[k];
-    return sum;
-}
-
-// Sums one k of each four first, as four instructions of four k do; other bits than product_of()'s.
-void add_in_fours(const float *a, const float *b, float *sum) {
+// As four instructions for f32 that take one k of each four add it, one product after another.
+void add_in_fours(const Term *a, const Term *b, float *sum) {
     for (uint32_t i = 0; i < 4; ++i) {
-        float part = 0.0f;
-        for (uint32_t k = i; k < 16; k += 4) part += a[k] * b[k];
-        *sum += part;
+        for (uint32_t k = i; k < 16; k += 4) *sum = std::fma(a[k].value, b[k].value, *sum);
     }
 }
 
@@ -393,7 +380,8 @@ struct Places {
 
 // Calls add() with the row of A and the column of B for each of this lane's sums.
 template <typename Add>
-void with_matrices(bool is_bf16, bool flushes, const Operands &mine, const Where &where, Add add) {
+void with_matrices(bool is_bf16, MatrixUnit unit, const Operands &mine, const Where &where,
+                   Add add) {
     count_access(Kind::matrix, 0, 0, where);
     Thread *thread = running->current;
     thread->given = reinterpret_cast<uint64_t>(&mine);
@@ -401,7 +389,7 @@ void with_matrices(bool is_bf16, bool flushes, const Operands &mine, const Where
     static const Places narrow(32), wide(64);
     uint32_t width = running->width();
     Warp &warp = running->warp_of(*thread);
-    if (warp.matrix_time != warp.time) gather_matrices(warp, width, is_bf16, flushes);
+    if (warp.matrix_time != warp.time) gather_matrices(warp, width, is_bf16, unit);
     const Places &places = width == 32 ? narrow : wide;
     for (uint32_t i = 0; i < 256 / width; ++i) {
         const Place &place = places.of[thread->index % width][i];
@@ -413,23 +401,21 @@ void with_matrices(bool is_bf16, bool flushes, const Operands &mine, const Where
 
 }  // namespace
 
-bool flushes_subnormals(bool is_bf16) { return running->width() == 64 && !is_bf16; }
+bool flushes_subnormals(bool is_bf16) { return running->unit == MatrixUnit::mi200 && !is_bf16; }
 
 void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b, float *sums,
                         Where where) {
-    bool flushes = running->width() == 64;
-    with_matrices(is_bf16, flushes, {&a, &b}, where,
-                  [&](uint32_t i, const float *row, const float *column) {
-                      sums[i] += product_of(row, column);
-                      if (flushes && std::fabs(sums[i]) < FLT_MIN) {
-                          sums[i] = std::copysign(0.0f, sums[i]);
-                      }
+    MatrixUnit unit = running->unit;
+    with_matrices(is_bf16, unit, {&a, &b}, where,
+                  [&](uint32_t i, const Term *row, const Term *column) {
+                      sums[i] = multiply_row(unit, is_bf16, row, column, sums[i]);
                   });
 }
 
+// Only MI200's kernels ask for it, and its f32 instruction keeps what another unit's terms hold.
 void multiply_small_fragments(const Fragment &a, const Fragment &b, float *sums, Where where) {
-    with_matrices(false, false, {&a, &b}, where,
-                  [&](uint32_t i, const float *row, const float *column) {
+    with_matrices(false, MatrixUnit::mi300, {&a, &b}, where,
+                  [&](uint32_t i, const Term *row, const Term *column) {
                       add_in_fours(row, column, &sums[i]);
                   });
 }

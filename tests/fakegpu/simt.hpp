@@ -29,6 +29,7 @@
 #include <type_traits>
 
 #include "counters.hpp"
+#include "matrix_unit.hpp"
 #include "memory.hpp"
 
 namespace fakegpu {
@@ -58,6 +59,7 @@ struct Launch {
     size_t shared_bytes = 48 << 10;  // that code may declare
     size_t asked_bytes = 0;          // by the launch, for large_shared_object()
     Counters *counters = nullptr;    // NULL: nothing is counted
+    MatrixUnit unit = MatrixUnit::of_width;
 };
 // Runs every block. Empty, or what went wrong and where.
 std::string run(const Launch &launch);
@@ -115,7 +117,8 @@ inline bool has_fragments(bool) { return warp_width() == 64; }
 constexpr bool has_fragments(bool) { return true; }
 #endif
 // sums += A B, for matrices that the warp's lanes hold as mma.sync m16n8k16 or MFMA 16x16x16
-// require. 64 lanes treat subnormal numbers as 0, like MI200; flushes_subnormals() says so for f16.
+// require, rounded as the launch's unit rounds (matrix_unit.hpp). MI200's treats subnormal numbers
+// as 0; flushes_subnormals() says so for f16.
 void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b, float *sums,
                         Where where = Where::current());
 bool flushes_subnormals(bool is_bf16);
