@@ -269,7 +269,8 @@ void AttentionCase::store_token(uint32_t row, int64_t place) {
         uint64_t where = mix(spec_.seed, content, key, h);
         double k_size = store_scale(false, h, where, layer, in_block);
         for (uint32_t d = 0; d < pool.k_head_dim; ++d) {
-            store_in_row(k_size * chance(where, d, 1), pool.k_dtype, k, d);
+            double value = chance(where, d, 1);
+            store_in_row(k_size * (spec_.one_sign ? std::fabs(value) : value), pool.k_dtype, k, d);
         }
         if (pool.group_kind == QUIRE_GROUP_LATENT) continue;  // V is the beginning of K
         double v_size = store_scale(true, h, where, layer, in_block);
@@ -353,7 +354,7 @@ void AttentionCase::store_queries() {
             auto p = static_cast<uint64_t>(first + t);
             for (uint64_t i = 0; i < uint64_t{shape.q_heads} * shape.k_head_dim; ++i) {
                 double value = spec_.q_size * chance(spec_.seed, spec_.rows[r].content, p, i, 3);
-                store(value, shape.q_dtype,
+                store(spec_.one_sign ? std::fabs(value) : value, shape.q_dtype,
                       &q_[(static_cast<uint64_t>(at) + i) * size_of(shape.q_dtype)]);
             }
         }
@@ -451,6 +452,25 @@ AttentionResult AttentionCase::collect(std::vector<unsigned char> out,
 //   |out - exact| <= 5e-7 (1 + S) max |v|, plus the rounding of the result to out's type
 //   |lse - exact| <= 5e-7 (1 + S + |lse|)
 // The cpu backend reaches 0.2 of it. One key too many among 300 is off by 1e-3.
+//
+// Matrix units cut off instead (arXiv 2512.07004, 2511.10909), so where a score's products have one
+// sign, so have its errors. The softmax is not changed by an error that all scores share; the LSE
+// is. A100's unit adds 8 products to the score so far. It aligns these nine to the largest exponent
+// among them and cuts each off below 2^-24 of that power of two, which is at most P, the sum of the
+// magnitudes added by then: 9 units of P. It cuts off the result to f32, whose last place is at
+// most 2 units of P. So each of ceil(k_dim / 8) blocks loses at most 11 units of P, and P <= S:
+//   |lse - exact| <= 5e-7 (1 + S + |lse|) + 11 * 2^-24 ceil(k_dim / 8) S, for q of 16 bits
+// H100's unit adds 16 and cuts off at 2^-25, which loses less; MI300's rounds to nearest.
+namespace {
+
+double truncation_of(const quire_be_attention_query &shape, double score_range) {
+    if (size_of(shape.q_dtype) != 2) return 0.0;
+    uint32_t blocks = (shape.k_head_dim + 7) / 8;
+    return 11 * 0x1p-24 * blocks * score_range;
+}
+
+}  // namespace
+
 double AttentionCase::compare(const AttentionResult &result) const {
     constexpr double kUnit = 5e-7;
     const quire_be_attention_query &shape = spec_.shape;
@@ -469,7 +489,8 @@ double AttentionCase::compare(const AttentionResult &result) const {
     for (size_t i = 0; i < result.lse.size(); ++i) {
         double value = result.lse[i];
         if (value == exact.lse[i]) continue;  // both -inf
-        double bound = kUnit * (1.0 + exact.score_range[i] + std::fabs(exact.lse[i]));
+        double bound = kUnit * (1.0 + exact.score_range[i] + std::fabs(exact.lse[i])) +
+                       truncation_of(shape, exact.score_range[i]);
         double error = std::fabs(value - exact.lse[i]) / bound;
         if (!std::isfinite(error)) return HUGE_VAL;
         worst = std::max(worst, error);

@@ -170,6 +170,22 @@ TEST_F(AttentionTest, long_row_agrees_with_the_oracle) {
     expect_within_bound(rig, spec);
 }
 
+// Where all products have one sign, whatever a matrix unit cuts off adds up.
+TEST_F(AttentionTest, large_scores_of_one_sign_agree_with_the_oracle) {
+    Rig rig;
+    for (uint32_t type : {QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16, QUIRE_DTYPE_F32}) {
+        for (uint32_t dim : {64u, 128u}) {
+            AttentionSpec spec = plain_spec(rig);
+            spec.shape.q_dtype = spec.shape.k_dtype = spec.shape.v_dtype = type;
+            spec.shape.k_head_dim = spec.shape.v_head_dim = dim;
+            spec.one_sign = true;
+            spec.q_size = 16.0;
+            spec.rows = {{0, 40, 2}, {1, 1, 1}};
+            if (is_offered(rig, spec.shape)) expect_within_bound(rig, spec);
+        }
+    }
+}
+
 TEST_F(AttentionTest, empty_context_gives_zeros_and_minus_infinity) {
     Rig rig;
     AttentionSpec spec = plain_spec(rig);

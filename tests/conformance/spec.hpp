@@ -42,8 +42,9 @@ struct AttentionSpec {
     std::vector<RowSpec> rows;
     float scale = 0.0f;
     float soft_cap = 0.0f;
-    float slope = 0.0f;   // of ALiBi, for every head; 0: one per head
-    double q_size = 1.0;  // larger: sharper softmax
+    float slope = 0.0f;     // of ALiBi, for every head; 0: one per head
+    double q_size = 1.0;    // larger: sharper softmax
+    bool one_sign = false;  // no element of q or K is negative: a score is as large as it can be
     uint64_t seed = 1;
     uint64_t pages_seed = 1;      // which blocks hold what
     unsigned char poison = 0xFF;  // NaN in every float, and so in a scale
