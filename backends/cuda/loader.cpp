@@ -260,6 +260,7 @@ Driver make_driver() {
     driver.stream_kind = QUIRE_NATIVE_CUDA_STREAM;
     driver.event_kind = QUIRE_NATIVE_CUDA_EVENT;
     driver.teams_of_prefill = kTeamsOnNvidia;
+    driver.has_decode = true;
     driver.device_count = device_count;
     driver.device_name = device_name;
     driver.device_lacks = device_lacks;

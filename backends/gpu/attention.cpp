@@ -34,11 +34,13 @@ uint32_t width_options(const quire_be_pool &pool) {
     return options;
 }
 
-AttendCall call_of(const PlanOptions &plan, const quire_be_attention &args) {
+AttendCall call_of(const Plan &plan, const quire_be_attention &args) {
     AttendCall to{};
-    put_attention(plan, args, &to);
+    const PlanOptions &options = plan.options;
+    put_attention(options, args, &to);
     to.options |= width_options(*args.pool);
-    if (plan.slopes != nullptr) std::copy_n(plan.slopes.get(), to.q_heads, to.slopes);
+    if (plan.decodes) to.options |= kDecodes;
+    if (options.slopes != nullptr) std::copy_n(options.slopes.get(), to.q_heads, to.slopes);
     return to;
 }
 
@@ -50,7 +52,8 @@ uint32_t chunk_count_of(const quire_be_attention &args, bool is_captured) {
     return chunk_count(places, kChunkPlaces);
 }
 
-// Launches, for each round, the chunks and then their reduction.
+// Launches, for each round, the chunks and then their reduction, unless the blocks of the chunks
+// join them.
 quire_status launch_rounds(Enqueue &enqueue, AttendCall *call, const Scratch &scratch,
                            uint32_t teams_of_prefill, quire_error *error) {
     for (uint64_t first = 0; first < call->query_tokens; first += scratch.tokens_per_round) {
@@ -60,6 +63,7 @@ quire_status launch_rounds(Enqueue &enqueue, AttendCall *call, const Scratch &sc
         if (quire_status status = enqueue.launch(kernel.name, blocks, &call->head, error)) {
             return status;
         }
+        if (kernel.has_join) continue;
         uint64_t queries = uint64_t{call->end_token - call->first_token} * call->q_heads;
         if (quire_status status = enqueue.launch(KernelName::reduce, queries, &call->head, error)) {
             return status;
@@ -72,7 +76,7 @@ quire_status launch_rounds(Enqueue &enqueue, AttendCall *call, const Scratch &sc
 
 quire_status enqueue_attention(Queue &queue, const Plan &plan, const quire_be_attention &args,
                                quire_error *error) {
-    AttendCall call = call_of(plan.options, args);
+    AttendCall call = call_of(plan, args);
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin_replayable(error)) return status;
     call.chunk_count = chunk_count_of(args, enqueue.is_captured());
@@ -84,10 +88,12 @@ quire_status enqueue_attention(Queue &queue, const Plan &plan, const quire_be_at
         return status;
     }
     call.token_rows = queue.scratch;
-    call.states = call.token_rows + scratch.row_bytes;
+    call.tickets = call.token_rows + scratch.row_bytes;
+    call.states = call.tickets + scratch.ticket_bytes;
     call.values = call.states + scratch.state_bytes;
-    // -1: belongs to no row.
-    if (quire_status status = enqueue.fill(call.token_rows, 0xFF, scratch.row_bytes, error)) {
+    // -1: belongs to no row; the first ticket.
+    uint64_t fill_bytes = scratch.row_bytes + scratch.ticket_bytes;
+    if (quire_status status = enqueue.fill(call.token_rows, 0xFF, fill_bytes, error)) {
         return status;
     }
     if (quire_status status = enqueue.launch(KernelName::rows, call.row_count, &call.head, error)) {

@@ -37,6 +37,7 @@ struct Device {
     Context context;
     Kernels kernels;
     uint64_t dma_bytes = 0;     // copies from here on use the driver; constant once open
+    bool decodes = false;       // attention may use the kernels of kernels/decode.cu; likewise
     bool takes_batches = true;  // the driver has not refused a batch of copies yet
     char name[64] = {};
 

@@ -71,6 +71,19 @@ quire_status find_dma_bytes(uint64_t *dma_bytes, quire_error *error) {
                 text);
 }
 
+// Whether attention may use the kernels of decode.cu.
+quire_status find_decodes(const Driver &driver, bool *decodes, quire_error *error) {
+    *decodes = driver.has_decode;
+    const char *text = environment("QUIRE_GPU_ATTENTION");
+    if (text == nullptr) return QUIRE_OK;
+    *decodes = false;
+    if (std::strcmp(text, "plain") == 0) return QUIRE_OK;
+    return fail(error, QUIRE_E_ARG,
+                "QUIRE_GPU_ATTENTION is \"%.40s\"; its only value is plain, for the kernels that "
+                "serve every shape",
+                text);
+}
+
 // REQUIRES: the context is current.
 quire_status open_parts(Device *device, quire_error *error) {
     const Driver &driver = *device->context.driver;
@@ -83,6 +96,7 @@ quire_status open_parts(Device *device, quire_error *error) {
     StreamChoice urgent;
     urgent.is_urgent = true;
     if (quire_status status = make_queue(device, urgent, &device->service, error)) return status;
+    if (quire_status status = find_decodes(driver, &device->decodes, error)) return status;
     return find_dma_bytes(&device->dma_bytes, error);
 }
 

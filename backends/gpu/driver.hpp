@@ -50,6 +50,7 @@ struct Driver {
     uint32_t stream_kind;  // QUIRE_NATIVE_*, of an engine's streams
     uint32_t event_kind;
     uint32_t teams_of_prefill;  // what its code was compiled for (kernels/calls.hpp)
+    bool has_decode;            // its code has the kernels of kernels/decode.cu
 
     Result (*device_count)(int *count);
     Result (*device_name)(int index, char *name, int name_bytes);

@@ -18,6 +18,12 @@ enum class KernelName {
     attend_fragments,
     attend_prefill,
     copy,
+    decode_bf16_64,
+    decode_bf16_96,
+    decode_bf16_128,
+    decode_f16_64,
+    decode_f16_96,
+    decode_f16_128,
     fence_passed,
     fence_signal,
     fill,
@@ -27,7 +33,7 @@ enum class KernelName {
     reduce,
     rows
 };
-constexpr size_t kKernelCount = 12;
+constexpr size_t kKernelCount = 18;
 
 // Limit on the thread blocks of a launch in each of its two dimensions, on every device.
 constexpr uint64_t kMostBlocks = 65535;

@@ -20,18 +20,23 @@ namespace quire::gpu {
 struct AttendKernel {
     KernelName name;
     uint32_t queries_per_unit;
-    uint32_t teams = 1;  // units per block
+    uint32_t teams = 1;     // units per block
+    bool has_join = false;  // it joins chunks itself, so no reduction follows
 };
 
 // The layout of the queue's scratch memory, and how many tokens a round has.
 struct Scratch {
     uint32_t tokens_per_round;
     uint64_t row_bytes;
+    uint64_t ticket_bytes;
     uint64_t state_bytes;
     uint64_t value_bytes;
 
-    uint64_t bytes() const { return row_bytes + state_bytes + value_bytes; }
+    uint64_t bytes() const { return row_bytes + ticket_bytes + state_bytes + value_bytes; }
 };
+
+// True if kernels/decode.cu has a kernel for rows of this format and head dim.
+bool has_decode_instance(uint32_t format, uint32_t dim);
 
 // REQUIRES: the call has tokens, and chunk_count is set.
 Scratch divide(const AttendCall &call, uint32_t teams_of_prefill);
@@ -39,7 +44,7 @@ Scratch divide(const AttendCall &call, uint32_t teams_of_prefill);
 // An upper bound on what any call of the plan needs.
 uint64_t scratch_bytes_of(const quire_be_plan_desc &desc);
 
-// Sets the call to its round that begins with this token.
+// Sets the call to its round that begins with this token, and how its blocks are numbered.
 void begin_round(AttendCall *call, uint64_t first_token, const Scratch &scratch);
 
 // The kernel that computes a round's chunks.

@@ -272,6 +272,7 @@ Driver make_driver() {
     driver.stream_kind = QUIRE_NATIVE_HIP_STREAM;
     driver.event_kind = QUIRE_NATIVE_HIP_EVENT;
     driver.teams_of_prefill = kTeamsOnAmd;
+    driver.has_decode = false;
     driver.device_count = device_count;
     driver.device_name = device_name;
     driver.device_lacks = device_lacks;

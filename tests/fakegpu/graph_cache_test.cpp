@@ -30,15 +30,16 @@ struct Types {
     uint32_t pool;
     uint32_t scale;
     uint32_t given;
-    const char *kernel;     // for decoding
-    const char *of_prompt;  // for 64 tokens
+    const char *kernel;             // for decoding
+    const char *of_prompt;          // for 64 tokens
+    const char *on_cuda = nullptr;  // for both, unless QUIRE_GPU_ATTENTION says otherwise
 };
 constexpr Types kF32Types = {"f32",           QUIRE_DTYPE_F32, QUIRE_SCALE_NONE,
                              QUIRE_DTYPE_F32, "quire_attend",  "quire_attend"};
 constexpr Types kAllTypes[] = {
     kF32Types,
     {"f16", QUIRE_DTYPE_F16, QUIRE_SCALE_NONE, QUIRE_DTYPE_F16, "quire_attend_fragments",
-     "quire_attend_prefill"},
+     "quire_attend_prefill", "quire_decode_f16_64"},
     {"fp8", QUIRE_DTYPE_F8_E4M3FN, QUIRE_SCALE_TOKEN_HEAD, QUIRE_DTYPE_F16,
      "quire_attend_fragments", "quire_attend_prefill"},
 };
@@ -201,6 +202,17 @@ class Decoder {
 
 class GraphCache : public Engine {
  protected:
+    static constexpr const char *kVariable = "QUIRE_GPU_ATTENTION";
+
+    void TearDown() override {
+        unsetenv(kVariable);
+        Engine::TearDown();
+    }
+    // The kernel of the types, where this one serves the shape by default.
+    static const char *kernel_of(const Types &types, const char *plain) {
+        bool has_other = types.on_cuda != nullptr && vendor().name == std::string("cuda");
+        return has_other && std::getenv(kVariable) == nullptr ? types.on_cuda : plain;
+    }
     // Only checked on the emulator, whose launches can be counted.
     void expect_launched(const char *kernel, uint64_t before) {
         if (!is_steered()) return;
@@ -218,7 +230,8 @@ void GraphCache::decode(const Types &types) {
     quire_native stream = as_stream(stream_);
     Decoder by_graph(vendor().name, &stream, types);
     Decoder by_calls(vendor().name, nullptr, types);
-    uint64_t before = launches(types.kernel);
+    const char *kernel = kernel_of(types, types.kernel);
+    uint64_t before = launches(kernel);
     auto captured = [&](quire_batch *batch) {
         begin_capture();
         by_graph.run(batch);
@@ -240,7 +253,7 @@ void GraphCache::decode(const Types &types) {
         ASSERT_EQ(by_graph.step({1, 0}, 1, replayed), by_calls.step({1, 0}, 1, called)) << i;
         ASSERT_EQ(by_graph.step({1}, 1, replayed), by_calls.step({1}, 1, called)) << i;
     }
-    expect_launched(types.kernel, before);
+    expect_launched(kernel, before);
     destroy_graph();
 }
 
@@ -249,7 +262,8 @@ void GraphCache::read_prompts(const Types &types) {
     quire_native stream = as_stream(stream_);
     Decoder by_graph(vendor().name, &stream, types);
     Decoder by_calls(vendor().name, nullptr, types);
-    uint64_t before = launches(types.of_prompt);
+    const char *kernel = kernel_of(types, types.of_prompt);
+    uint64_t before = launches(kernel);
     auto called = [&](quire_batch *batch) { by_calls.run(batch); };
     auto captured = [&](quire_batch *batch) {
         begin_capture();
@@ -263,7 +277,7 @@ void GraphCache::read_prompts(const Types &types) {
         ASSERT_EQ(by_graph.step({0}, count, replayed), by_calls.step({0}, count, called)) << count;
         ASSERT_EQ(by_graph.step({1}, count, replayed), by_calls.step({1}, count, called)) << count;
     }
-    expect_launched(types.of_prompt, before);
+    expect_launched(kernel, before);
     destroy_graph();
 }
 
@@ -272,6 +286,8 @@ TEST_P(GraphCache, decodes_what_single_calls_decode) {
         SCOPED_TRACE(types.name);
         decode(types);
     }
+    setenv(kVariable, "plain", 1);
+    decode(kAllTypes[1]);
 }
 
 TEST_P(GraphCache, reads_prompts_as_single_calls_do) {
@@ -279,6 +295,8 @@ TEST_P(GraphCache, reads_prompts_as_single_calls_do) {
         SCOPED_TRACE(types.name);
         read_prompts(types);
     }
+    setenv(kVariable, "plain", 1);
+    read_prompts(kAllTypes[1]);
 }
 
 TEST_P(GraphCache, of_fewer_rows_than_the_step_fails_it) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fiber.hpp"
+#include "warp_words.hpp"
 
 namespace fakegpu {
 
@@ -301,6 +302,17 @@ void wait_older_copies() {
     land_copies(groups == 0 ? 0 : groups - 1);
 }
 void wait_copies() { land_copies(UINT32_MAX); }
+void land_all_but(uint32_t groups) {
+    uint32_t ended = running->current->copy_group;
+    land_copies(ended < groups ? 0 : ended - groups);
+}
+
+const uint64_t *gather(uint64_t value, const Where &where) {
+    Thread *thread = running->current;
+    thread->given = value;
+    wait_as(State::in_collective, where);
+    return running->warp_of(*thread).gathered;
+}
 
 uint64_t ballot(bool vote, Where where) {
     count_access(Kind::ballot, 0, 0, where);
@@ -431,6 +443,7 @@ void Shadow::note_write(bool by_atomic, const Where &where) {
         race("writes", writer, where);
     }
     if (reader != kNobody && !is_ordered(reader, read)) race("writes", reader, where);
+    reader = kNobody;  // what comes after this write comes after those reads
     writer = are_both_atomic && writer != self.index ? kSeveral : self.index;
     written = self.time;
     is_set = true;

@@ -6,6 +6,7 @@
 #include "attend_fragments.cu"
 #include "attend_prefill.cu"
 #include "copy.cu"
+#include "decode.cu"
 #include "fence.cu"
 #include "fill.cu"
 #include "kv_write.cu"

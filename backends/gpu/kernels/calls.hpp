@@ -128,6 +128,8 @@ struct MergeCall {
 enum WidthOption : uint32_t {
     kWideK = kFirstOwnOption,         // rows of K: 16-byte aligned, a multiple of 4 elements
     kWideRows = kFirstOwnOption * 2,  // rows of K and V are aligned to 16 bytes
+    kDecodes = kFirstOwnOption * 4,   // the plan's shape is served by the kernels of decode.cu
+    kSeats = kFirstOwnOption * 8,     // of decode.cu: blocks are numbered by seats (bundle.hpp)
 };
 
 // Places per chunk; one state covers one chunk. Every query's chunks begin at multiples of it, so
@@ -136,7 +138,7 @@ constexpr int32_t kChunkPlaces = 512;
 // Limit on a row's keys: the end of its last chunk must fit an int32.
 constexpr int32_t kMostKeys = 0x7FFFFFFF - kChunkPlaces;
 constexpr uint32_t kQueriesPerUnit = 8;    // of attend
-constexpr uint32_t kFragmentQueries = 16;  // of attend_fragments and attend_prefill
+constexpr uint32_t kFragmentQueries = 16;  // of kernels with matrix instructions
 // Units of sixteen queries that a block of attend_prefill processes at once, 128 threads each. Four
 // take 73 KiB of shared memory, and every GPU of compute capability 8.0 or newer gives a block 99
 // KiB; each of their 512 threads may have 128 registers, which is what a thread of attend_fragments
@@ -148,6 +150,9 @@ constexpr uint32_t kTeamsOnAmd = 2;
 // exceeds the 48 KiB that code may declare.
 constexpr uint32_t kPrefillSharedBytes = 74'768;
 constexpr uint32_t kMostFragmentDim = 128;
+// Shared memory of a block of decode.cu: four rings of five stages of sixteen rows, and 528 bytes.
+template <uint32_t dim>
+constexpr uint32_t kDecodeSharedBytes = 4 * 5 * 16 * dim * 2 + 528;
 constexpr uint32_t kMostSlopes = 512;
 
 struct AttendCall {
@@ -157,8 +162,8 @@ struct AttendCall {
     uint64_t pool, scales;  // at the layer
     // Scratch: int32 [query_tokens], the row of each token or -1; then the round's states,
     // [token][chunk][q_head]: the largest score and the sum of weights, and the weighted values
-    // [v_dim].
-    uint64_t token_rows, states, values;
+    // [v_dim]. With kDecodes also uint32 [token of the round][kv_heads], the tickets of join.hpp.
+    uint64_t token_rows, states, values, tickets;
     int64_t block_stride, v_offset;
     int64_t k_head_stride, k_token_stride, v_head_stride, v_token_stride;
     int64_t k_scale_offset, v_scale_offset, scale_head_stride;

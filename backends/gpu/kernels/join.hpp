@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// join: from the shares of a block's warps to a result.
+//
+// First the shares of the four warps are added, in order. If the unit's queries see one chunk, that
+// is the result. Otherwise it is stored as the chunk's state, and the block takes a ticket of its
+// unit: the one that takes the last adds the states of all chunks, in order, and writes the result.
+// So the order of additions is fixed, whichever block comes last.
+//
+// Tickets begin at kFirstTicket, which is -1, and the last block leaves them so: the words are
+// filled with ones before the first launch.
+//
+// States are those of AttendCall, but their tops are logarithms to base 2: integers, or -inf.
+//
+// Threads: all of a block, together.
+#pragma once
+
+#include "fault.hpp"
+#include "stream.hpp"
+
+namespace quire::gpu {
+
+constexpr uint32_t kFirstTicket = UINT32_MAX;
+constexpr float kLogOf2 = 0.693147180559945309f;
+
+template <typename Shape>
+struct DecodeShared {
+    SharedArray<uint32_t, 1> flag;  // idle; later: this block is the last of its unit
+    RingOf<Shape> ring;
+    SharedArray<float, kWarpsOfBlock * kFragmentQueries> shifts;
+    SharedArray<float, kWarpsOfBlock * kFragmentQueries> sums;
+};
+
+// The warp's share goes where its ring was: unit (2 n + row) * 32 + lane has the lane's four
+// numbers of its row (0 or 1) and sixteen columns n.
+template <typename Shape>
+QUIRE_DEVICE inline void store_share(DecodeShared<Shape> &shared, uint32_t warp,
+                                     const Stream<Shape> &stream) {
+    QUIRE_UNROLL
+    for (uint32_t row = 0; row < 2; ++row) {
+        float sum = stream.sums[row];
+        sum += shuffle_xor(sum, 1);
+        sum += shuffle_xor(sum, 2);  // and no lane reads its ring any more
+        uint32_t m = warp * kFragmentQueries + lane_index() / 4 + 8 * row;
+        if (lane_index() % 4 == 0) {
+            shared.shifts[m] = stream.shifts[row];
+            shared.sums[m] = sum;
+        }
+        QUIRE_UNROLL
+        for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
+            const float (&of)[8] = stream.values[n];
+            FourWords four = {{bits_of(of[2 * row]), bits_of(of[2 * row + 1]),
+                               bits_of(of[4 + 2 * row]), bits_of(of[5 + 2 * row])}};
+            shared.ring[warp * Shape::kRingUnits + (2 * n + row) * 32 + lane_index()] = four;
+        }
+    }
+}
+
+// The softmax over what was added so far: `sum` and the values are in units of 2^shift.
+struct State {
+    float shift;
+    float sum;
+};
+
+// What numbers in units of 2^from are multiplied by to be in units of 2^to. REQUIRES: from <= to.
+QUIRE_DEVICE inline float factor_of(float from, float to) {
+    return from == to ? 1.0f : exp2_of(from - to);
+}
+
+// The four warps' states of query m, and the factor of each warp's values.
+template <typename Shape>
+QUIRE_DEVICE inline State add_states(DecodeShared<Shape> &shared, uint32_t m,
+                                     float (&factors)[kWarpsOfBlock]) {
+    State state = {minus_infinity(), 0.0f};
+    for (uint32_t warp = 0; warp < kWarpsOfBlock; ++warp) {
+        float shift = shared.shifts[warp * kFragmentQueries + m];
+        state.shift = fmaxf(state.shift, shift);
+    }
+    for (uint32_t warp = 0; warp < kWarpsOfBlock; ++warp) {
+        uint32_t index = warp * kFragmentQueries + m;
+        factors[warp] =
+            factor_of(shared.shifts[index], state.shift) * exp2_of(-log2_of_weight<Shape>());
+        state.sum = multiply_add(shared.sums[index], factors[warp], state.sum);
+    }
+    return state;
+}
+
+template <typename Shape>
+QUIRE_DEVICE inline FourNumbers add_shares(DecodeShared<Shape> &shared, uint32_t unit,
+                                           const float (&factors)[kWarpsOfBlock]) {
+    FourNumbers values = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    for (uint32_t warp = 0; warp < kWarpsOfBlock; ++warp) {
+        FourWords four = shared.ring[warp * Shape::kRingUnits + unit];
+        for (uint32_t i = 0; i < 4; ++i) {
+            values.v[i] = multiply_add(float_of(four.v[i]), factors[warp], values.v[i]);
+        }
+    }
+    return values;
+}
+
+// Adds the sink logit to a query's state; returns what its values are to be multiplied by.
+QUIRE_DEVICE inline float finish_state(const AttendCall &call, uint32_t q_head, State &state) {
+    float factor = 1.0f;
+    if (has(call, kSinkLogits)) {
+        float sink = load_float(call.sinks, q_head) * kLog2OfE;
+        float shift = fmaxf(state.shift, -floor_of(-sink));
+        factor = factor_of(state.shift, shift);
+        float of_sink = sink == minus_infinity() ? 0.0f : exp2_of(sink - shift);
+        state = {shift, multiply_add(state.sum, factor, of_sink)};
+    }
+    return state.sum == 0.0f ? 0.0f : factor / state.sum;
+}
+
+QUIRE_DEVICE inline void store_lse(const AttendCall &call, int32_t token, uint32_t q_head,
+                                   const State &state) {
+    if (call.lse == 0) return;
+    float lse = minus_infinity();
+    if (state.sum != 0.0f) lse = multiply_add(state.shift, kLogOf2, log_of(state.sum));
+    uint64_t at = static_cast<uint64_t>(token) * call.q_heads + q_head;
+    store<float>(call.lse + at * 4, lse);
+}
+
+// Two neighbouring elements of a result.
+template <typename Shape>
+QUIRE_DEVICE inline void store_two(const AttendCall &call, uint64_t to, float first, float second) {
+    uint32_t pair = Shape::kIsBf16 ? pack_bf16(first, second) : pack_f16(first, second);
+    if (((call.out | static_cast<uint64_t>(call.out_stride) * 2) & 3) == 0) {
+        store<uint32_t>(to, pair);
+    } else {
+        store<uint16_t>(to, static_cast<uint16_t>(pair));
+        store<uint16_t>(to + 2, static_cast<uint16_t>(pair >> 16));
+    }
+}
+
+template <typename Shape>
+QUIRE_DEVICE inline uint64_t result_of(const AttendCall &call, int32_t token, uint32_t q_head) {
+    int64_t first = int64_t{token} * call.out_stride + int64_t{q_head} * Shape::kDim;
+    return call.out + static_cast<uint64_t>(first) * 2;
+}
+
+// Adds the warps' shares, and writes the unit's result if `is_whole`, else the chunk's states.
+template <typename Shape>
+QUIRE_DEVICE inline void store_chunk(const AttendCall &call, DecodeShared<Shape> &shared,
+                                     const Unit &unit, bool is_whole) {
+    uint32_t warp = thread_index() / 32;
+    uint32_t m = lane_index() / 4 + warp % 2 * 8;  // two warps per row of a lane
+    if (m >= unit.count) return;
+    int32_t token = token_of(unit, m);
+    uint32_t q_head = q_head_of(call, unit, m);
+    float factors[kWarpsOfBlock];
+    State state = add_states(shared, m, factors);
+    uint64_t index = state_index(call, token, unit.chunk, q_head);
+    bool is_first = warp < 2 && lane_index() % 4 == 0;
+    float of_result = 1.0f;
+    if (is_whole) {
+        of_result = finish_state(call, q_head, state);
+        if (is_first) store_lse(call, token, q_head, state);
+    } else if (is_first) {
+        store<float>(call.states + index * 8, state.shift);
+        store<float>(call.states + index * 8 + 4, state.sum);
+    }
+    for (uint32_t n = warp / 2; n < Shape::kSixteens; n += 2) {
+        FourNumbers four = add_shares(shared, (2 * n + warp % 2) * 32 + lane_index(), factors);
+        uint32_t column = n * 16 + lane_index() % 4 * 2;
+        if (is_whole) {
+            uint64_t to = result_of<Shape>(call, token, q_head) + column * 2;
+            store_two<Shape>(call, to, four.v[0] * of_result, four.v[1] * of_result);
+            store_two<Shape>(call, to + 16, four.v[2] * of_result, four.v[3] * of_result);
+            continue;
+        }
+        uint64_t to = call.values + (index * Shape::kDim + column) * 4;
+        for (uint32_t i = 0; i < 4; ++i) store<float>(to + (i % 2 + i / 2 * 8) * 4, four.v[i]);
+    }
+}
+
+// True, for all threads, if all other blocks of the unit have stored their states.
+template <typename Shape>
+QUIRE_DEVICE inline bool is_last_of_unit(const AttendCall &call, DecodeShared<Shape> &shared,
+                                         const Unit &unit, int32_t chunk_count) {
+    device_fence();
+    barrier();
+    if (thread_index() == 0) {
+        auto in_round = static_cast<uint64_t>(unit.first_token) - call.first_token;
+        uint64_t ticket = call.tickets + (in_round * call.kv_heads + unit.kv_head) * 4;
+        bool is_last = take_ticket(ticket) + 2 == static_cast<uint32_t>(chunk_count);
+        if (is_last) store<uint32_t>(ticket, kFirstTicket);
+        shared.flag[0] = is_last ? 1u : 0u;
+    }
+    barrier();
+    device_fence();
+    return shared.flag[0] != 0;
+}
+
+// Adds the states of the unit's chunks and writes the results. A warp takes every fourth query, a
+// lane four of its elements.
+template <typename Shape>
+QUIRE_DEVICE inline void join_chunks(const AttendCall &call, const Unit &unit,
+                                     const Chunks &chunks) {
+    constexpr int32_t kAtOnce = 4;  // loads that are on their way together
+    uint32_t column = lane_index() * 4;
+    if (column >= Shape::kDim) return;
+    for (uint32_t m = thread_index() / 32; m < unit.count; m += kWarpsOfBlock) {
+        int32_t token = token_of(unit, m);
+        uint32_t q_head = q_head_of(call, unit, m);
+        State total = {minus_infinity(), 0.0f};
+        float values[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        for (int32_t n = 0; n < count_of(chunks); n += kAtOnce) {
+            State states[kAtOnce];
+            FourWords fours[kAtOnce];
+            QUIRE_UNROLL
+            for (int32_t i = 0; i < kAtOnce; ++i) {
+                states[i] = {minus_infinity(), 0.0f};
+                fours[i] = {{0, 0, 0, 0}};
+                if (n + i >= count_of(chunks)) continue;
+                auto chunk = static_cast<uint32_t>(chunk_at(chunks, n + i));
+                uint64_t index = state_index(call, token, chunk, q_head);
+                states[i] = {load_float(call.states, index * 2),
+                             load_float(call.states, index * 2 + 1)};
+                fours[i] = load_constant(call.values + (index * Shape::kDim + column) * 4);
+            }
+            QUIRE_UNROLL
+            for (int32_t i = 0; i < kAtOnce; ++i) {
+                float shift = fmaxf(total.shift, states[i].shift);
+                float of_total = factor_of(total.shift, shift);
+                float of_state = factor_of(states[i].shift, shift);
+                total = {shift, multiply_add(states[i].sum, of_state, total.sum * of_total)};
+                for (uint32_t e = 0; e < 4; ++e) {
+                    values[e] =
+                        multiply_add(float_of(fours[i].v[e]), of_state, values[e] * of_total);
+                }
+            }
+        }
+        float of_result = finish_state(call, q_head, total);
+        if (lane_index() == 0) store_lse(call, token, q_head, total);
+        uint64_t to = result_of<Shape>(call, token, q_head) + column * 2;
+        store_two<Shape>(call, to, values[0] * of_result, values[1] * of_result);
+        store_two<Shape>(call, to + 4, values[2] * of_result, values[3] * of_result);
+    }
+}
+
+}  // namespace quire::gpu

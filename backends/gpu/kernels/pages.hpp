@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// pages: which keys of a chunk a warp of the decode kernels reads.
+//
+// A page is sixteen places of a row; where blocks are multiples of that, all of one block. Page n
+// of a chunk belongs to warp n % 4, wherever the row ends and whoever else reads it: so the order
+// in which a query's keys are summed depends on nothing but its own position.
+//
+// The tokens of a unit are consecutive and have no mask, so what any of them sees, and what all of
+// them see, follow from the first and the last.
+//
+// Threads: any; stateless.
+#pragma once
+
+#include "calls.hpp"
+#include "dialect.hpp"
+#include "sight.hpp"
+#include "unit.hpp"
+
+namespace quire::gpu {
+
+constexpr int32_t kPagePlaces = 16;
+constexpr uint32_t kWarpsOfBlock = 4;
+constexpr uint32_t kPagesOfWarp = kChunkPlaces / kPagePlaces / kWarpsOfBlock;
+constexpr uint32_t kEveryPlace = 0xFFFF;  // of a page, one bit each
+
+// Places [0, sink_end) and [begin, end).
+struct Reach {
+    int32_t sink_end;
+    int32_t begin;
+    int32_t end;
+};
+
+struct UnitReach {
+    Reach of_any;
+    Reach of_all;
+};
+
+QUIRE_DEVICE inline UnitReach reach_of(const AttendCall &call, const Unit &unit) {
+    Sight first = sight_of(call, unit.row, unit.first_token);
+    Sight last = sight_of(call, unit.row, token_of(unit, unit.count - 1));
+    return {{last.sink_end, first.begin, last.end}, {first.sink_end, last.begin, first.end}};
+}
+
+// The page's places below `end`.
+QUIRE_DEVICE inline uint32_t places_below(int32_t page, int32_t end) {
+    return (1u << smaller(larger(end - page, 0), kPagePlaces)) - 1;
+}
+QUIRE_DEVICE inline uint32_t places_of(const Reach &reach, int32_t page) {
+    return places_below(page, reach.sink_end) |
+           (places_below(page, reach.end) & ~places_below(page, reach.begin));
+}
+// What query m sees.
+QUIRE_DEVICE inline Reach reach_of(const AttendCall &call, const Unit &unit, uint32_t m) {
+    Sight sight = sight_of(call, unit.row, token_of(unit, m));
+    return {sight.sink_end, sight.begin, sight.end};
+}
+
+// A warp's pages of a chunk: bit i stands for page warp + 4 i.
+struct Pages {
+    int32_t first;  // place
+    uint32_t seen;  // by any query
+    uint32_t full;  // every query sees every place
+};
+
+QUIRE_DEVICE inline int32_t place_of_page(const Pages &pages, uint32_t index) {
+    return pages.first + static_cast<int32_t>(index * kWarpsOfBlock) * kPagePlaces;
+}
+
+QUIRE_DEVICE inline Pages pages_of(const Unit &unit, const UnitReach &reach, uint32_t warp) {
+    Pages pages = {unit.chunk_begin + static_cast<int32_t>(warp) * kPagePlaces, 0, 0};
+    for (uint32_t i = 0; i < kPagesOfWarp; ++i) {
+        int32_t place = place_of_page(pages, i);
+        if (places_of(reach.of_any, place) != 0) pages.seen |= 1u << i;
+        if (places_of(reach.of_all, place) == kEveryPlace) pages.full |= 1u << i;
+    }
+    return pages;
+}
+
+// The next page from `index` on; kPagesOfWarp if none.
+QUIRE_DEVICE inline uint32_t next_page(const Pages &pages, uint32_t index) {
+    while (index < kPagesOfWarp && (pages.seen >> index & 1u) == 0) ++index;
+    return index;
+}
+
+// The chunks that a unit's queries see: [0, sink_end) and [begin, end), which do not overlap.
+struct Chunks {
+    int32_t sink_end;
+    int32_t begin;
+    int32_t end;
+};
+
+QUIRE_DEVICE inline Chunks chunks_of(const Reach &of_any) {
+    Chunks chunks;
+    chunks.sink_end = (of_any.sink_end + kChunkPlaces - 1) / kChunkPlaces;
+    chunks.begin = larger(of_any.begin / kChunkPlaces, chunks.sink_end);
+    chunks.end = larger((of_any.end + kChunkPlaces - 1) / kChunkPlaces, chunks.begin);
+    return chunks;
+}
+QUIRE_DEVICE inline int32_t count_of(const Chunks &chunks) {
+    return chunks.sink_end + chunks.end - chunks.begin;
+}
+QUIRE_DEVICE inline bool has_chunk(const Chunks &chunks, int32_t chunk) {
+    return chunk < chunks.sink_end || (chunk >= chunks.begin && chunk < chunks.end);
+}
+// The n-th of them.
+QUIRE_DEVICE inline int32_t chunk_at(const Chunks &chunks, int32_t n) {
+    return n < chunks.sink_end ? n : chunks.begin + n - chunks.sink_end;
+}
+
+}  // namespace quire::gpu
