@@ -91,11 +91,7 @@ quire_status enqueue_attention(Queue &queue, const Plan &plan, const quire_be_at
     call.tickets = call.token_rows + scratch.row_bytes;
     call.states = call.tickets + scratch.ticket_bytes;
     call.values = call.states + scratch.state_bytes;
-    // -1: belongs to no row; the first ticket.
-    uint64_t fill_bytes = scratch.row_bytes + scratch.ticket_bytes;
-    if (quire_status status = enqueue.fill(call.token_rows, 0xFF, fill_bytes, error)) {
-        return status;
-    }
+    begin_round(&call, 0, scratch);  // its tickets are set with the rows
     if (quire_status status = enqueue.launch(KernelName::rows, call.row_count, &call.head, error)) {
         return status;
     }

@@ -150,6 +150,7 @@ constexpr uint32_t kTeamsOnAmd = 2;
 // exceeds the 48 KiB that code may declare.
 constexpr uint32_t kPrefillSharedBytes = 74'768;
 constexpr uint32_t kMostFragmentDim = 128;
+constexpr uint32_t kFirstTicket = UINT32_MAX;  // of join.hpp
 // Shared memory of a block of decode.cu: four rings of five stages of sixteen rows, and 528 bytes.
 template <uint32_t dim>
 constexpr uint32_t kDecodeSharedBytes = 4 * 5 * 16 * dim * 2 + 528;

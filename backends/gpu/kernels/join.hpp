@@ -7,8 +7,8 @@
 // unit: the one that takes the last adds the states of all chunks, in order, and writes the result.
 // So the order of additions is fixed, whichever block comes last.
 //
-// Tickets begin at kFirstTicket, which is -1, and the last block leaves them so: the words are
-// filled with ones before the first launch.
+// Tickets begin at kFirstTicket, which is -1: quire_rows sets them, and the last block of a unit
+// does so again for the next round.
 //
 // States are those of AttendCall, but their tops are logarithms to base 2: integers, or -inf.
 //
@@ -20,7 +20,6 @@
 
 namespace quire::gpu {
 
-constexpr uint32_t kFirstTicket = UINT32_MAX;
 constexpr float kLogOf2 = 0.693147180559945309f;
 
 template <typename Shape>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// rows: checks that all indices of an attention call's rows are in range, and finds the row of each
-// query token. A group checks one row.
+// rows: checks that all indices of an attention call's rows are in range, finds the row of each
+// query token, and sets the tickets of decode.cu to their beginning. A group checks one row.
 //
 // Everything that later kernels read through tables, lengths and masks is checked here.
 
@@ -13,6 +13,7 @@
 namespace quire::gpu {
 
 constexpr uint32_t kRowThreads = 64;
+constexpr uint32_t kNoRow = UINT32_MAX;
 
 struct RowShared {
     SharedArray<uint32_t, 1> idle;
@@ -85,11 +86,31 @@ QUIRE_DEVICE inline bool check_graph(const AttendCall &call) {
     return false;
 }
 
+// Tokens that no row has lie before the first row and after the last.
+QUIRE_DEVICE inline void mark_tokens(const AttendCall &call, const Row &row) {
+    int32_t begin = row.index == 0 ? 0 : row.first_token;
+    bool is_last = row.index + 1 == call.row_count;
+    int32_t end = is_last ? static_cast<int32_t>(call.query_tokens) : row.end_token;
+    for (int32_t token = begin + static_cast<int32_t>(thread_index()); token < end;
+         token += static_cast<int32_t>(kRowThreads)) {
+        bool is_of_row = token >= row.first_token && token < row.end_token;
+        store<uint32_t>(call.token_rows + static_cast<uint64_t>(token) * 4,
+                        is_of_row ? row.index : kNoRow);
+        // The first round's; later rounds use them again.
+        if (!has(call, kDecodes) || token >= static_cast<int32_t>(call.end_token)) continue;
+        uint64_t tickets = call.tickets + static_cast<uint64_t>(token) * call.kv_heads * 4;
+        for (uint32_t head = 0; head < call.kv_heads; ++head) {
+            store<uint32_t>(tickets + head * 4, kFirstTicket);
+        }
+    }
+}
+
 QUIRE_KERNEL(quire_rows, 64, AttendCall, call) {
     QUIRE_SHARED(RowShared, shared);
     if (is_idle(call.head, shared.idle)) return;
     Row row = row_at(call, static_cast<uint32_t>(group_index()));
     if (!check_counts(call, row) || !check_graph(call)) return;
+    mark_tokens(call, row);
     if (call.shared_prefix != 0) check_shared_prefix(call, row);
     if (row.first_token == row.end_token) return;
     auto keys = static_cast<uint32_t>(row.key_count);
@@ -104,7 +125,6 @@ QUIRE_KERNEL(quire_rows, 64, AttendCall, call) {
     barrier();
     for (int32_t token = row.first_token + static_cast<int32_t>(thread_index());
          token < row.end_token; token += static_cast<int32_t>(kRowThreads)) {
-        store<uint32_t>(call.token_rows + static_cast<uint64_t>(token) * 4, row.index);
         if (has(call, kMask) && !check_mask(call, row, token)) continue;
         atomic_min(shared.oldest, 0, sight_of(call, row, token).begin);
     }
