@@ -286,6 +286,7 @@ TEST_P(GraphCache, decodes_what_single_calls_decode) {
         SCOPED_TRACE(types.name);
         decode(types);
     }
+    if (vendor().name != std::string("cuda")) return;  // else this is what was just done
     setenv(kVariable, "plain", 1);
     decode(kAllTypes[1]);
 }
@@ -295,6 +296,7 @@ TEST_P(GraphCache, reads_prompts_as_single_calls_do) {
         SCOPED_TRACE(types.name);
         read_prompts(types);
     }
+    if (vendor().name != std::string("cuda")) return;
     setenv(kVariable, "plain", 1);
     read_prompts(kAllTypes[1]);
 }

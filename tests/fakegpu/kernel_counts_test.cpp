@@ -57,6 +57,8 @@ class KernelCounts : public Driver {
  protected:
     void SetUp() override {
         Driver::SetUp();
+        // The decode kernels' own words of the dialect (warp_words.hpp) are not counted yet.
+        setenv("QUIRE_GPU_ATTENTION", "plain", 1);
         rig_.emplace(api());
         ASSERT_EQ(rig_->open(), QUIRE_OK) << rig_->error.message;
         void *pointer = nullptr;
@@ -67,6 +69,7 @@ class KernelCounts : public Driver {
     void TearDown() override {
         api().mem_free(rig_->device, address_, kBytes, QUIRE_BE_MEMORY_DEVICE);
         rig_.reset();
+        unsetenv("QUIRE_GPU_ATTENTION");
         Driver::TearDown();
     }
 
