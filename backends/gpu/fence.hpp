@@ -3,7 +3,7 @@
 // fence: a 64-bit value that only grows; hosts and queues raise it and wait for it.
 //
 // Its words lie in pinned memory (FenceWords). A queue raises them with a kernel of one thread,
-// which writes all ones if the queue has failed. A stream waits, for an event behind that kernel
+// which writes all ones if the queue has failed. A stream waits, for an event after that kernel
 // (marks), only after another stream was given the command that raises the fence far enough; a
 // kernel after the wait checks whether the fence failed. All other waits are the host's
 // (queue.hpp), and so are its signals: no stream ever waits for the host.

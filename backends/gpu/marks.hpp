@@ -2,7 +2,7 @@
 //
 // marks: events of a driver that say where in their streams fences are raised.
 //
-// A queue records one of its events behind each kernel that raises a fence, and the fence keeps
+// A queue records one of its events after each kernel that raises a fence, and the fence keeps
 // the last few of them with their values. A stream that is to wait for a value waits for an event
 // instead of for the fence's word: every driver can do that, and none spends a processor on it. A
 // queue uses its events in turn. One that was recorded again marks a later place of the same

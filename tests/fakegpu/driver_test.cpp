@@ -86,12 +86,19 @@ TEST_P(Driver, refusal_of_any_call_is_an_error_that_leaves_nothing) {
 
 // A driver that loads code at its first launch might do so while an engine captures.
 TEST_P(Driver, kernels_are_loaded_when_the_device_is_opened) {
-    if (std::string(vendor().name) != "cuda") GTEST_SKIP() << "HIP loads whole code objects";
-    uint64_t loaded = calls("cuFuncLoad"), found = calls("cuModuleGetFunction");
+    // HIP loads a whole code object, CUDA may load each kernel by itself.
+    bool is_cuda = vendor().name == std::string("cuda");
+    const char *load = is_cuda ? "cuFuncLoad" : "hipModuleLoadData";
+    const char *find = is_cuda ? "cuModuleGetFunction" : "hipModuleLoadData";
+    uint64_t loaded = calls(load), found = calls(find);
     Rig rig(api());
     ASSERT_EQ(rig.open(), QUIRE_OK) << rig.error.message;
-    EXPECT_GT(calls("cuFuncLoad"), loaded);
-    EXPECT_EQ(calls("cuFuncLoad") - loaded, calls("cuModuleGetFunction") - found);
+    EXPECT_GT(calls(load), loaded);
+    EXPECT_EQ(calls(load) - loaded, calls(find) - found);
+    loaded = calls(load);
+    EXPECT_EQ(rig.step(), QUIRE_OK) << rig.error.message;
+    EXPECT_EQ(rig.sync(), QUIRE_OK) << rig.error.message;
+    EXPECT_EQ(calls(load), loaded) << "a step loaded code";
 }
 
 TEST_P(Driver, sticky_error_is_a_lost_device_and_no_crash) {

@@ -61,7 +61,7 @@ struct State {
     float sum;
 };
 
-// What numbers in units of 2^from are multiplied by to be in units of 2^to. REQUIRES: from <= to.
+// The factor that turns numbers in units of 2^from into units of 2^to. REQUIRES: from <= to.
 QUIRE_DEVICE inline float factor_of(float from, float to) {
     return from == to ? 1.0f : exp2_of(from - to);
 }

@@ -50,7 +50,7 @@ QUIRE_DEVICE inline uint32_t places_of(const Reach &reach, int32_t page) {
     return places_below(page, reach.sink_end) |
            (places_below(page, reach.end) & ~places_below(page, reach.begin));
 }
-// What query m sees.
+// The keys that query m sees.
 QUIRE_DEVICE inline Reach reach_of(const AttendCall &call, const Unit &unit, uint32_t m) {
     Sight sight = sight_of(call, unit.row, token_of(unit, m));
     return {sight.sink_end, sight.begin, sight.end};

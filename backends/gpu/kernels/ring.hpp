@@ -28,7 +28,7 @@ namespace quire::gpu {
 
 constexpr uint32_t kStages = 5;
 
-// What a decode kernel is compiled for.
+// The shape that a decode kernel is compiled for.
 template <uint32_t format, uint32_t dim>
 struct DecodeShape {
     static constexpr uint32_t kFormat = format;
@@ -86,7 +86,7 @@ QUIRE_DEVICE inline FourWords load_unit(uint64_t from) {
     return unit;
 }
 
-// What the lane copies of each page: units of the first round, by phase.
+// The units of each page that the lane copies: those of the first round, by phase.
 template <typename Shape>
 struct LaneCopies {
     uint64_t from[2][Shape::kPhases];  // bytes from the page's first row of K and of V

@@ -84,7 +84,7 @@ QUIRE_DEVICE inline void clear(Stream<Shape> &stream) {
     }
 }
 
-// What scores are multiplied by.
+// The factor of scores.
 template <Way way>
 QUIRE_DEVICE inline float log2_of_unit(const AttendCall &call) {
     if (way == Way::careful && has(call, kSoftCap)) return kLog2OfE;
@@ -254,7 +254,7 @@ QUIRE_DEVICE inline void multiply_carefully(const AttendCall &call, const Unit &
     }
 }
 
-// What a warp knows of its pages and its ring.
+// A warp's pages and its ring.
 template <typename Shape>
 struct Course {
     Pages pages;
