@@ -71,6 +71,8 @@ set_up() { # PART
     hip)
         by_apt clang-19 clang++-19 "install clang 19, so that 'clang++-19' is on the PATH"
         by_apt lld-19 ld.lld-19 "install lld 19, so that 'ld.lld-19' is on the PATH"
+        by_apt clang-tools-19 clang-offload-bundler-19 \
+            "install clang 19's tools, so that 'clang-offload-bundler-19' is on the PATH"
         by_apt llvm-19 llvm-objdump-19 "install LLVM 19, so that 'llvm-objdump-19' is on the PATH"
         ;;
     esac
