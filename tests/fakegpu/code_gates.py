@@ -44,8 +44,20 @@ NVIDIA = {
     "quire_merge": Row(64, 40, 0, 1, 2),
     "quire_move": Row(64, 0, 0, 8, 8),
     "quire_reduce": Row(64, 35),
-    "quire_rows": Row(64, 71, 0, 1),
+    "quire_rows": Row(64, 79, 0, 1),
 }
+# bf16 and f16 differ by two instructions. A round serves a page of 16 rows of K and of V. The
+# division and the generic loads of before and after it, and of the careful way, count too.
+for dim, row in {
+    64: Row(128, 249, 0, 38, 47, asked_bytes=41488, kv_bytes=4096, per_byte=0.065,
+            blocks={"sm_80": 3, "sm_86": 2, "sm_90": 3}),
+    96: Row(128, 345, 0, 46, 47, asked_bytes=61968, kv_bytes=6144, per_byte=0.05,
+            blocks={"sm_80": 2, "sm_86": 1, "sm_90": 3}),
+    128: Row(128, 441, 0, 54, 48, asked_bytes=82448, kv_bytes=8192, per_byte=0.04,
+             blocks={"sm_80": 2, "sm_86": 1, "sm_90": 2}),
+}.items():
+    row.needs = (*MATRIX, "ldmatrix")
+    NVIDIA |= {f"quire_decode_{name}_{dim}": row for name in ("bf16", "f16")}
 # Figures of the kernels that time is spent in.
 AMD = {
     "quire_attend": Row(64, 0, 0, 27),
@@ -74,8 +86,11 @@ def judge(name, target, row, figures, code=None):
         problems.append(f"{target}: {name} waits {figures['wait_distance']} instructions after a "
                         f"load, and should {row.wait_distance}")
     if row.kv_bytes and code is not None:
+        generic = disassembly.generic_in_hot_loop(code, row.hot)
+        if generic:
+            problems.append(f"{target}: {name} has {generic} of 'generic' in its hot loop")
         spent = disassembly.per_byte(code, row.hot, row.kv_bytes)
-        figures["per_byte"] = spent
+        figures["per_byte"] = spent and round(spent, 4)
         if spent is None:
             problems.append(f"{target}: {name} has no loop with {row.hot}")
         elif spent > row.per_byte:

@@ -90,6 +90,23 @@ class Gates(unittest.TestCase):
         longer = "IADD3 R0, R0, 0x1, RZ ;\n" + 3 * "        /*0070*/  IMAD R2, R2, R3, R4 ;\n"
         self.expect("IADD3 R0, R0, 0x1, RZ ;\n", longer, "0.0430 instructions per byte")
 
+    def test_generic_load_in_the_hot_loop_is_caught_where_others_are_allowed(self):
+        row = code_gates.Row(128, 1, kv_bytes=256, per_byte=0.04)
+        self.assertEqual(problems_of(CLEAN.replace("LDG.E.128", "LD.E.128"), row=row), [])
+        self.expect("LDS.128", "LD.E.128", "in its hot loop", row=row)
+
+    def test_branch_that_a_round_can_leave_out_is_not_counted(self):
+        rare = "        /*0068*/  {}BRA `(.L_x_3) ;\n{}.L_x_3:\n        /*0070*/"
+        rest = 9 * "        /*006c*/  IMAD R2, R2, R3, R4 ;\n"
+        row = code_gates.Row(128, kv_bytes=256, per_byte=9 / 256)
+        for condition in ("@P1 ", ""):
+            branch = rare.format(condition, rest)
+            self.assertEqual(problems_of(CLEAN.replace("        /*0070*/", branch), row=row), [])
+        # All copies and matrices that a round can take are counted, and what leads to them.
+        copies = rest + "        /*006c*/  LDGSTS.E.128 [R7], desc[UR4][R2.64] ;\n"
+        self.expect("        /*0070*/", rare.format("@P1 ", copies), "instructions per byte",
+                    row=row)
+
     def test_lost_occupancy_is_caught(self):
         self.expect("MUFU.RCP R9, R8", "MUFU.RCP R9, R8", "shared memory", shared=120 << 10)
         self.expect("MUFU.RCP R9, R8", "MUFU.RCP R9, R8", "registers", registers=255,

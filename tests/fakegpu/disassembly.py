@@ -9,9 +9,10 @@ slow path, is not counted to the loop that it returns to.
 import dataclasses
 import re
 
-NVIDIA_LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)([^;]*);")
+NVIDIA_LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)([^;]*);")
 NVIDIA_LABEL = re.compile(r"^(\.L_x_\d+):")
 AMD_LINE = re.compile(r"^\s+([a-z]\w+)\s*(.*?)\s*// ([0-9A-F]+): [0-9A-F ]+(<[^>]*>)?")
+GENERIC = r"(LD|ST)(\.|$)"
 AMD_KERNEL = re.compile(r"^([0-9a-f]+) <(\w+)>:$")
 
 
@@ -20,6 +21,7 @@ class Code:
     names: list         # of the instructions, in order
     operands: list
     loops: list         # (first, last), indices of instructions
+    jumps: dict = dataclasses.field(default_factory=dict)   # index -> (target, may go on instead)
 
     def in_loops(self):
         inside = set()
@@ -33,13 +35,36 @@ class Code:
         return sum(1 for index in indices if expression.match(self.names[index]))
 
     def hot_loop(self, pattern):
-        """The shortest of the loops with the most instructions that match; None without any."""
-        best = None
-        for first, last in self.loops:
-            key = (self.count(pattern, range(first, last + 1)), first - last)
-            if key[0] > 0 and (best is None or key > best[0]):
-                best = (key, range(first, last + 1))
-        return best[1] if best else None
+        """The loop with the most instructions that match, of those without such a loop in them."""
+        matching = [loop for loop in self.loops
+                    if self.count(pattern, range(loop[0], loop[1] + 1)) > 0]
+        innermost = [(first, last) for first, last in matching
+                     if not any(first <= other[0] and other[1] <= last and other != (first, last)
+                                for other in matching)]
+        def matches(loop):
+            return self.count(pattern, range(loop[0], loop[1] + 1)), loop[0] - loop[1]
+        return max(innermost, key=matches, default=None)
+
+    def path(self, loop, pattern):
+        """The instructions of one round that takes as many that match as it can: the fewest.
+
+        Loops within the loop are passed once, and jumps out of it are not followed.
+        """
+        expression = re.compile(pattern)
+        best = {loop[0]: (0, 0)}    # before an instruction: (-matching, all) on the way to it
+        for index in range(loop[0], loop[1] + 1):
+            if index not in best:
+                continue
+            taken = (best[index][0] - bool(expression.match(self.names[index])), best[index][1] + 1)
+            if index == loop[1]:
+                return taken[1]
+            target, may_go_on = self.jumps.get(index, (None, True))
+            following = [index + 1] if may_go_on else []
+            if target is not None and target > index:
+                following.append(target)
+            for other in following:
+                best[other] = min(best.get(other, taken), taken)
+        return None
 
 
 def code_of(lines, instruction_of, label_of, target_of):
@@ -52,25 +77,29 @@ def code_of(lines, instruction_of, label_of, target_of):
         found = instruction_of(line)
         if not found:
             continue
-        target = target_of(*found)
+        target, may_go_on = target_of(*found)
         if target:
-            jumps.append((len(names), target))
-        names.append(found[0])
-        operands.append(found[1])
-    loops = [(labels[target], index) for index, target in jumps
+            jumps.append((len(names), target, may_go_on))
+        names.append(found[1])
+        operands.append(found[2])
+    loops = [(labels[target], index) for index, target, _ in jumps
              if labels.get(target, len(names)) <= index]
-    return Code(names, operands, loops)
+    return Code(names, operands, loops,
+                {index: (labels.get(target), may_go_on) for index, target, may_go_on in jumps})
 
 
 def of_nvidia(text):
     """Each kernel's code, from nvdisasm."""
-    def target(name, rest):
+    def target(condition, name, rest):
         found = re.search(r"`\((\.L_x_\d+)\)", rest)
-        return found.group(1) if found and name.startswith("BRA") else None
+        if not found or not name.startswith("BRA"):
+            return None, True
+        # BRA P1, and BRA.DIV, jump on a condition too.
+        return found.group(1), bool(condition) or not rest.strip().startswith("`")
 
     def instruction(line):
         found = NVIDIA_LINE.match(line)
-        return (found.group(2), found.group(3)) if found else None
+        return found.groups()[1:] if found else None
 
     def label(line):
         found = NVIDIA_LABEL.match(line)
@@ -115,7 +144,7 @@ def figures_of_nvidia(code):
     return {
         "instructions": len(code.names),
         # LD and ST, unlike LDG and STG, find out at run time which memory an address is in.
-        "generic": code.count(r"(LD|ST)(\.|$)"),
+        "generic": code.count(GENERIC),
         "short_shared": code.count(r"LDS\.[US]16", loops),
         "reciprocals": code.count(r"MUFU\.RCP", loops),
         "calls": code.count(r"CALL", loops),
@@ -156,7 +185,14 @@ def figures_of_amd(code):
     }
 
 
+def generic_in_hot_loop(code, pattern):
+    """NVIDIA's generic loads and stores there, including those of branches rarely taken."""
+    loop = code.hot_loop(pattern)
+    return 0 if loop is None else code.count(GENERIC, range(loop[0], loop[1] + 1))
+
+
 def per_byte(code, pattern, kv_bytes):
     """Warp instructions of the hot loop per byte of K and V that one round of it serves."""
     loop = code.hot_loop(pattern)
-    return None if loop is None else len(loop) / kv_bytes
+    round_of_it = None if loop is None else code.path(loop, rf"{pattern}|LDGSTS")
+    return None if round_of_it is None else round_of_it / kv_bytes

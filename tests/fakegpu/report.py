@@ -2,9 +2,10 @@
 """report: what the compilers made of the kernels, and a check that the expected
 instructions are there.
 
-    report.py [--json] KERNELS NVCC CLANG NVDISASM OBJDUMP BUNDLE TARGET...
+    report.py [--json] KERNELS NVCC NVDISASM OBJDUMP READELF BUNDLE TARGET...
 
-BUNDLE is what the plugin holds, TARGET each kind of AMD GPU that it supports. Lists each
+BUNDLE is what the plugin holds, TARGET each kind of AMD GPU that it supports. Compiles for NVIDIA's
+GPUs anew, and reads the code objects beside BUNDLE for AMD's. Lists each
 kernel of each kind of GPU with its registers, shared memory and stack. No kernel of NVIDIA's GPUs
 or of CDNA has a stack. Attention multiplies with mma.sync what cp.async loaded, or with MFMA, uses
 loads of 16 bytes, and stores decoded codes as wide. This holds for the kernel of one unit and for
@@ -12,8 +13,8 @@ that of several, whose shared memory is not listed on NVIDIA's GPUs because the 
 Both vendors have the same kernels.
 
 Then come figures of the machine code, and the limits that code_gates.py sets for each kernel. They
-need NVDISASM for NVIDIA's GPUs, and OBJDUMP for the code objects beside BUNDLE; either may be "",
-and is then said to be missing. --json prints them once more, for programs.
+need NVDISASM for NVIDIA's GPUs, which may be "". OBJDUMP and READELF may be "" too: what needs them
+is not checked then, which is said. --json prints the figures once more, for programs.
 """
 
 import json
@@ -28,13 +29,9 @@ import code_gates
 import disassembly
 
 GIVEN = [argument for argument in sys.argv[1:] if argument != "--json"]
-KERNELS, NVCC, CLANG, NVDISASM, OBJDUMP, BUNDLE, *AMD = GIVEN
+KERNELS, NVCC, NVDISASM, OBJDUMP, READELF, BUNDLE, *AMD = GIVEN
 SOURCE = pathlib.Path(KERNELS, "all.cu")
 COMMON = ["-std=c++20", f"-I{pathlib.Path(KERNELS).parent.parent}"]
-# As in backends/hip/meson.build.
-HIP = ["-x", "hip", "--cuda-device-only", "-nogpuinc", "-nogpulib", "-mcode-object-version=4",
-       "-O3", "-ffp-contract=off", "-mllvm", "-amdgpu-early-inline-all=true", "-mllvm",
-       "-amdgpu-function-calls=false"]
 NVIDIA = ["sm_80", "sm_86", "sm_90"]
 # Matrices, loads, stores, and the conversion of codes to 16-bit numbers, in pairs.
 PTX_OF_ALL = ["mma.sync.aligned.m16n8k16.row.col.f32.f16",
@@ -52,14 +49,12 @@ MATRIX_KERNELS = ["quire_attend_fragments", "quire_attend_prefill"]
 # AMD's scalars that no register was left for, and that a lane of a vector register keeps.
 scalars = {}
 code_figures = {}       # of each target
-failed = False
+failures = []
 
 
 def expect(condition, message):
-    global failed
     if not condition:
-        print(f"FAILED: {message}")
-        failed = True
+        failures.append(message)
 
 
 def run(*command):
@@ -102,13 +97,12 @@ def of_nvidia(target, folder):
     return kernels
 
 
-def of_amd(target, folder):
+def of_amd(target):
     begin = time.monotonic()
-    out = folder / "kernels.s"
-    run(CLANG, "-S", *HIP, f"--offload-arch={target}", *COMMON, SOURCE, "-o", out)
-    text = out.read_text()
+    built = pathlib.Path(BUNDLE).with_name(f"hip_kernels_{target}.co")
+    codes = disassembly.of_amd(run(OBJDUMP, "-d", built))
     kernels = {}
-    for block in re.split(r"^  - \.", text, flags=re.MULTILINE)[1:]:
+    for block in re.split(r"^  - \.", run(READELF, "--notes", built), flags=re.MULTILINE)[1:]:
         def field(name):
             return int(re.search(rf"\.{name}:\s+(\d+)", block).group(1))
         name = re.search(r"\.name:\s+(\w+)", block).group(1)
@@ -117,14 +111,14 @@ def of_amd(target, folder):
         expect(field("vgpr_spill_count") == 0, f"{target}: {name} spills")
         scalars[f"{target} {name}"] = field("sgpr_spill_count")
     show(target, kernels, time.monotonic() - begin)
-    if OBJDUMP:
-        built = pathlib.Path(BUNDLE).with_name(f"hip_kernels_{target}.co")
-        look_at_code("amd", target, disassembly.of_amd(run(OBJDUMP, "-d", built)), kernels)
-    return kernels, text
-
-
-def body_of(text, name):
-    return text.split(f"\n{name}:", 1)[1].split("\n.Lfunc_end", 1)[0]
+    look_at_code("amd", target, codes, kernels)
+    if target in CDNA:
+        expect(all(stack == 0 for _, _, stack in kernels.values()), f"{target}: a stack")
+        for kernel in MATRIX_KERNELS:
+            for word in (*CDNA[target], "global_load_dwordx4", "ds_write_b128"):
+                expect(any(name.startswith(word) for name in codes[kernel].names),
+                       f"{target}: {kernel} has no {word}")
+    return kernels
 
 
 def main():
@@ -146,26 +140,22 @@ def main():
                 body = ptx.split(f".entry {kernel}(", 1)[1].split(".entry", 1)[0]
                 for word in words:
                     expect(word in body, f"PTX of {target}: {kernel} has no {word}")
+    if OBJDUMP and READELF:
         for target in AMD:
-            kernels, text = of_amd(target, folder)
-            lists.add(tuple(sorted(kernels)))
-            if target not in CDNA:
-                continue
-            expect(all(stack == 0 for _, _, stack in kernels.values()), f"{target}: a stack")
-            for kernel in MATRIX_KERNELS:
-                body = body_of(text, kernel)
-                for word in (*CDNA[target], "global_load_dwordx4", "ds_write_b128"):
-                    expect(word in body, f"{target}: {kernel} has no {word}")
+            lists.add(tuple(sorted(of_amd(target))))
     for name, count in scalars.items():
         if count > 0:
             print(f"{name}: {count} scalars in vector registers")
-    for tool, what in ((NVDISASM, "nvdisasm"), (OBJDUMP, "llvm-objdump")):
+    for tool, what in ((NVDISASM, "nvdisasm"), (OBJDUMP, "llvm-objdump"),
+                       (READELF, "llvm-readelf")):
         if not tool:
-            print(f"skipped: {what} was not found, so the gates on its code were not checked")
+            print(f"skipped: {what} was not found, so what it shows was not checked")
     if "--json" in sys.argv:
         print(json.dumps(code_figures, indent=1))
     expect(len(lists) == 1, f"the lists of kernels differ: {lists}")
-    return 1 if failed else 0
+    for message in failures:
+        print(f"FAILED: {message}")
+    return 1 if failures else 0
 
 
 sys.exit(main())
