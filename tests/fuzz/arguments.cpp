@@ -264,17 +264,21 @@ const quire_batch_desc *Arguments::batch_desc() {
         one.scale = real();
         one.soft_cap = input_.one_in(4) ? real() : 0;
     }
+    // A batch takes the memory that its bounds ask for, and time to pad it: either little, or more
+    // than there can be.
+    auto bound = [this](uint32_t usual) { return input_.one_in(8) ? n32() % 4096 : usual; };
+    bool is_vast = input_.one_in(32);
     quire_batch_desc desc{};
-    desc.max_rows = input_.one_in(8) ? n32() : 4;
-    desc.max_blocks_per_row = input_.one_in(8) ? n32() : 10;
-    desc.max_query_tokens = input_.one_in(8) ? n32() : 32;
-    desc.max_context_tokens = input_.one_in(8) ? n32() : 128;
+    desc.max_rows = is_vast ? n32() | 0x80000000u : bound(4);
+    desc.max_blocks_per_row = is_vast ? n32() | 0x80000000u : bound(10);
+    desc.max_query_tokens = bound(32);
+    desc.max_context_tokens = bound(128);
     desc.views = n32();
     desc.attention_count = count;
     desc.attention_stride = std::max<uint32_t>(stride<quire_attention_desc>(), 4);
     desc.attention = inputs(attention, count, desc.attention_stride);
-    desc.max_mask_words = n32();
-    desc.max_cross_tokens = n32();
+    desc.max_mask_words = n32() % 4096;
+    desc.max_cross_tokens = n32() % 4096;
     desc.reserved0 = rare32();
     return input(desc);
 }
