@@ -90,11 +90,6 @@ class Gates(unittest.TestCase):
         longer = "IADD3 R0, R0, 0x1, RZ ;\n" + 3 * "        /*0070*/  IMAD R2, R2, R3, R4 ;\n"
         self.expect("IADD3 R0, R0, 0x1, RZ ;\n", longer, "0.0430 instructions per byte")
 
-    def test_generic_load_in_the_hot_loop_is_caught_where_others_are_allowed(self):
-        row = code_gates.Row(128, 1, kv_bytes=256, per_byte=0.04)
-        self.assertEqual(problems_of(CLEAN.replace("LDG.E.128", "LD.E.128"), row=row), [])
-        self.expect("LDS.128", "LD.E.128", "in its hot loop", row=row)
-
     def test_branch_that_a_round_can_leave_out_is_not_counted(self):
         rare = "        /*0068*/  {}BRA `(.L_x_3) ;\n{}.L_x_3:\n        /*0070*/"
         rest = 9 * "        /*006c*/  IMAD R2, R2, R3, R4 ;\n"

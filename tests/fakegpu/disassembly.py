@@ -12,7 +12,6 @@ import re
 NVIDIA_LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)([^;]*);")
 NVIDIA_LABEL = re.compile(r"^(\.L_x_\d+):")
 AMD_LINE = re.compile(r"^\s+([a-z]\w+)\s*(.*?)\s*// ([0-9A-F]+): [0-9A-F ]+(<[^>]*>)?")
-GENERIC = r"(LD|ST)(\.|$)"
 AMD_KERNEL = re.compile(r"^([0-9a-f]+) <(\w+)>:$")
 
 
@@ -144,7 +143,7 @@ def figures_of_nvidia(code):
     return {
         "instructions": len(code.names),
         # LD and ST, unlike LDG and STG, find out at run time which memory an address is in.
-        "generic": code.count(GENERIC),
+        "generic": code.count(r"(LD|ST)(\.|$)"),
         "short_shared": code.count(r"LDS\.[US]16", loops),
         "reciprocals": code.count(r"MUFU\.RCP", loops),
         "calls": code.count(r"CALL", loops),
@@ -183,12 +182,6 @@ def figures_of_amd(code):
         "matrix": code.count(r"v_(mfma|wmma)"),
         "wait_distance": distances[len(distances) // 2] if distances else 0,
     }
-
-
-def generic_in_hot_loop(code, pattern):
-    """NVIDIA's generic loads and stores there, including those of branches rarely taken."""
-    loop = code.hot_loop(pattern)
-    return 0 if loop is None else code.count(GENERIC, range(loop[0], loop[1] + 1))
 
 
 def per_byte(code, pattern, kv_bytes):

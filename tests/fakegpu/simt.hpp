@@ -344,9 +344,6 @@ void store(uint64_t address, std::type_identity_t<T> value, Where where = Where:
 struct alignas(16) FourWords {
     uint32_t v[4];
 };
-inline FourWords load_constant(uint64_t address, Where where = Where::current()) {
-    return load<FourWords>(address, where);
-}
 inline void system_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 template <typename T>

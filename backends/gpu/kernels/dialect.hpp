@@ -2,9 +2,10 @@
 //
 // dialect: the few words in which kernels are written, and what they mean to each compiler.
 //
-// This is the only file that knows whether nvcc, clang or a host compiler reads it: nothing else
-// under kernels/ has an #ifdef, and a test checks that. For a host compiler the words come from
-// tests/fakegpu/simt.hpp, which runs a block's threads one after another and watches them.
+// With its parts, global.hpp and dialect_warp.hpp, this alone knows whether nvcc, clang or a host
+// compiler reads it: nothing else under kernels/ has an #ifdef, and a test checks that. For a host
+// compiler the words come from tests/fakegpu/simt.hpp, which runs a block's threads one after
+// another and watches them.
 //
 // A kernel has one block size, takes one struct by value, and keeps what its threads share in one
 // struct of SharedArrays. Global memory is reached by 64-bit addresses through load() and store():
@@ -67,6 +68,8 @@
     Type &name = *reinterpret_cast<Type *>(&name##_bytes[0])
 #endif
 
+#include "global.hpp"
+
 namespace quire::gpu {
 
 #if defined(__HIP__)
@@ -94,79 +97,6 @@ QUIRE_DEVICE inline float floorf(float x) { return __builtin_floorf(x); }
 QUIRE_DEVICE inline float rintf(float x) { return __builtin_rintf(x); }
 QUIRE_DEVICE inline float copysignf(float x, float sign) { return __builtin_copysignf(x, sign); }
 #endif
-
-// The type that loads and stores this many bytes in one instruction.
-template <uint32_t size_bytes>
-struct UnitOfBytes;
-template <>
-struct UnitOfBytes<1> {
-    using Type = uint8_t;
-};
-template <>
-struct UnitOfBytes<2> {
-    using Type = uint16_t;
-};
-template <>
-struct UnitOfBytes<4> {
-    using Type = uint32_t;
-};
-template <>
-struct UnitOfBytes<8> {
-    using Type = uint64_t;
-};
-template <>
-struct UnitOfBytes<16> {
-#if defined(__HIP__)
-    using Type = uint32_t __attribute__((ext_vector_type(4)));
-#else
-    using Type = uint4;
-#endif
-};
-template <typename T>
-using UnitOf = typename UnitOfBytes<sizeof(T)>::Type;
-
-// Unless told that an address is global, a compiler assumes that it may be in any memory and has
-// the hardware find out.
-#if defined(__HIP__)
-template <typename T>
-QUIRE_DEVICE inline auto *global_pointer(uint64_t address) {
-    return reinterpret_cast<__attribute__((address_space(1))) T *>(address);
-}
-#else
-template <typename T>
-QUIRE_DEVICE inline T *global_pointer(uint64_t address) {
-    auto *pointer = reinterpret_cast<T *>(address);
-    __builtin_assume(__isGlobal(pointer));
-    return pointer;
-}
-#endif
-
-template <typename T>
-QUIRE_DEVICE inline T load(uint64_t address) {
-    UnitOf<T> unit = *global_pointer<const UnitOf<T>>(address);
-    return __builtin_bit_cast(T, unit);
-}
-template <typename T>
-QUIRE_DEVICE inline void store(uint64_t address, T value) {
-    *global_pointer<UnitOf<T>>(address) = __builtin_bit_cast(UnitOf<T>, value);
-}
-
-// Loads sixteen bytes that nothing writes while the kernel runs. With load() above, NVIDIA's
-// compiler loses track of the address being global.
-struct alignas(16) FourWords {
-    uint32_t v[4];
-};
-QUIRE_DEVICE inline FourWords load_constant(uint64_t address) {
-#if defined(__HIP__)
-    return load<FourWords>(address);
-#else
-    FourWords words;
-    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words.v[0]), "=r"(words.v[1]), "=r"(words.v[2]), "=r"(words.v[3])
-                 : "l"(address));
-    return words;
-#endif
-}
 
 //   group_index()        the block's number in the launch
 //   barrier()            all threads of the block arrive here before any goes on
@@ -513,7 +443,6 @@ using fakegpu::group_index;
 using fakegpu::has_e4m3_to_f16;
 using fakegpu::has_fragments;
 using fakegpu::load;
-using fakegpu::load_constant;
 using fakegpu::multiply_bf16_pairs;
 using fakegpu::multiply_f16_pairs;
 using fakegpu::multiply_fragments;

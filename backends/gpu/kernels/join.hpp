@@ -215,7 +215,7 @@ QUIRE_DEVICE inline void join_chunks(const AttendCall &call, const Unit &unit,
                 uint64_t index = state_index(call, token, chunk, q_head);
                 states[i] = {load_float(call.states, index * 2),
                              load_float(call.states, index * 2 + 1)};
-                fours[i] = load_constant(call.values + (index * Shape::kDim + column) * 4);
+                fours[i] = load<FourWords>(call.values + (index * Shape::kDim + column) * 4);
             }
             QUIRE_UNROLL
             for (int32_t i = 0; i < kAtOnce; ++i) {

@@ -15,13 +15,13 @@
 
 namespace quire::gpu {
 
-constexpr uint32_t kMergeThreads = 64;
+constexpr uint32_t kMergeThreads = 128;
 
 struct MergeShared {
     SharedArray<uint32_t, 1> idle;
 };
 
-QUIRE_KERNEL(quire_merge, 64, MergeCall, call) {
+QUIRE_KERNEL(quire_merge, 128, MergeCall, call) {
     QUIRE_SHARED(MergeShared, shared);
     if (is_idle(call.head, shared.idle)) return;
     uint64_t row = group_index();
@@ -37,12 +37,12 @@ QUIRE_KERNEL(quire_merge, 64, MergeCall, call) {
     uint64_t row_bytes = uint64_t{call.head_dim} * bytes_of(call.format, 1);
     for (uint32_t d = thread_index(); d < call.head_dim; d += kMergeThreads) {
         float merged = 0.0f;
-        for (uint32_t i = 0; i < call.part_count; ++i) {
-            uint64_t part = i * call.row_count + row;
-            float lse = load_float(call.lses, part);
+        uint64_t part = call.parts + row * row_bytes;
+        for (uint32_t i = 0; i < call.part_count; ++i, part += call.row_count * row_bytes) {
+            float lse = load_float(call.lses, i * call.row_count + row);
             if (lse == minus_infinity()) continue;
-            float value = load_number(call.format, call.parts + part * row_bytes, d);
-            merged += exp_of(lse - top) / sum * value;
+            float weight = exp_of(lse - top) / sum;
+            merged += weight * load_number(call.format, part, d);
         }
         store_value(call.format, call.out + row * row_bytes, d, bits_of(merged));
     }

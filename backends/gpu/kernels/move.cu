@@ -31,10 +31,11 @@ QUIRE_DEVICE inline uint64_t row_of(const MoveCall &call, const Plane &plane, in
 }
 
 QUIRE_DEVICE inline void move_plane(const MoveCall &call, const Plane &plane) {
-    for (uint32_t i = thread_index(); i < plane.row_bytes; i += kMoveThreads) {
-        for (uint32_t m = 0; m < call.move_count; ++m) {
-            uint64_t from = row_of(call, plane, call.moves[m].src);
-            uint64_t to = row_of(call, plane, call.moves[m].dst);
+    for (uint32_t m = 0; m < call.move_count; ++m) {
+        uint64_t from = row_of(call, plane, call.moves[m].src);
+        uint64_t to = row_of(call, plane, call.moves[m].dst);
+        // A byte is moved by the same thread each time, so moves are in order.
+        for (uint32_t i = thread_index(); i < plane.row_bytes; i += kMoveThreads) {
             store<uint8_t>(to + i, load<uint8_t>(from + i));
         }
     }

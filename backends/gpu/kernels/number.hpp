@@ -230,7 +230,7 @@ struct FourNumbers {
 QUIRE_DEVICE inline FourNumbers load_four(uint32_t format, uint64_t row, uint32_t index) {
     FourNumbers four;
     if (format == kF32) {
-        FourWords words = load_constant(row + uint64_t{index} * 4);
+        FourWords words = load<FourWords>(row + uint64_t{index} * 4);
         for (uint32_t i = 0; i < 4; ++i) four.v[i] = float_of(words.v[i]);
     } else if (format == kF16 || format == kBf16) {
         auto halves = load<uint64_t>(row + uint64_t{index} * 2);

@@ -136,7 +136,7 @@ QUIRE_DEVICE inline void copy_codes(const AttendCall &call, SharedArray<uint16_t
                                     uint32_t index, const StoredRow &row, uint64_t from) {
     FourWords codes = {{0, 0, 0, 0}};
     if (from != 0 && has(call, kWideRows)) {
-        codes = load_constant(from);
+        codes = load<FourWords>(from);
     } else if (from != 0) {
         for (uint32_t e = 0; e < 16; ++e) {
             codes.v[e / 4] |= uint32_t{load<uint8_t>(from + e)} << (e % 4 * 8);
