@@ -63,32 +63,40 @@ void find_lack(Adapter *adapter, const Features &f) {
     }
 }
 
-void find_family(const Instance &vulkan, Adapter *adapter) {
+// The first family that has all of `wanted` and nothing of `avoided`.
+uint32_t family_of(const Adapter &adapter, VkQueueFlags wanted, VkQueueFlags avoided) {
+    for (uint32_t i = 0; i < adapter.families.size(); ++i) {
+        VkQueueFlags flags = adapter.families[i].queueFlags;
+        if ((flags & wanted) == wanted && (flags & avoided) == 0) return i;
+    }
+    return kNone;
+}
+
+void find_families(const Instance &vulkan, Adapter *adapter) {
     uint32_t count = 0;
     vulkan.vkGetPhysicalDeviceQueueFamilyProperties(adapter->handle, &count, nullptr);
     adapter->families.resize(count);
     vulkan.vkGetPhysicalDeviceQueueFamilyProperties(adapter->handle, &count,
                                                     adapter->families.data());
-    auto computes =
-        std::find_if(adapter->families.begin(), adapter->families.end(),
-                     [](const auto &one) { return (one.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0; });
-    bool is_there = computes != adapter->families.end();
-    for (uint32_t i = 0; i < count; ++i) {
-        VkQueueFlags flags = adapter->families[i].queueFlags;
-        bool is_busy = (flags & (VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT)) != 0;
-        if (is_busy || (flags & VK_QUEUE_TRANSFER_BIT) == 0) continue;
-        adapter->transfer_family = i;
-        break;
+    // The one that draws too is where a desktop's frames wait for our kernels, so it comes last.
+    constexpr VkQueueFlags kAny = 0;
+    adapter->family = family_of(*adapter, VK_QUEUE_COMPUTE_BIT, VK_QUEUE_GRAPHICS_BIT);
+    if (adapter->family == kNone) {
+        adapter->family = family_of(*adapter, VK_QUEUE_COMPUTE_BIT, kAny);
     }
-    adapter->family =
-        is_there ? static_cast<uint32_t>(computes - adapter->families.begin()) : kNone;
+    adapter->transfer_family =
+        family_of(*adapter, VK_QUEUE_TRANSFER_BIT, VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT);
 }
 
-// The first type that has all of `wanted`; if there are several, one that has `liked` too.
-uint32_t find_type(const VkPhysicalDeviceMemoryProperties &memory, VkMemoryPropertyFlags wanted,
-                   VkMemoryPropertyFlags liked) {
+constexpr VkMemoryPropertyFlags kCoherent =
+    VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+
+// The first of `types` that has all of `wanted`; if there are several, one that has `liked` too.
+uint32_t find_type(const VkPhysicalDeviceMemoryProperties &memory, uint32_t types,
+                   VkMemoryPropertyFlags wanted, VkMemoryPropertyFlags liked) {
     uint32_t found = kNone;
     for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+        if ((types >> i & 1u) == 0) continue;
         VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
         if ((flags & wanted) != wanted) continue;
         if ((flags & liked) == liked) return i;
@@ -99,11 +107,7 @@ uint32_t find_type(const VkPhysicalDeviceMemoryProperties &memory, VkMemoryPrope
 
 void find_memory(const Instance &vulkan, Adapter *adapter) {
     vulkan.vkGetPhysicalDeviceMemoryProperties(adapter->handle, &adapter->memory);
-    const VkPhysicalDeviceMemoryProperties &memory = adapter->memory;
-    adapter->device_memory_type = find_type(memory, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0);
-    adapter->host_memory_type = find_type(
-        memory, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
-        VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
+    adapter->choose_memory(UINT32_MAX);
 }
 
 bool has_extension(const Instance &vulkan, VkPhysicalDevice handle, const char *name) {
@@ -143,7 +147,7 @@ Adapter describe(const Instance &vulkan, VkPhysicalDevice handle) {
     Adapter adapter;
     adapter.handle = handle;
     vulkan.vkGetPhysicalDeviceProperties(handle, &adapter.properties);
-    find_family(vulkan, &adapter);
+    find_families(vulkan, &adapter);
     find_memory(vulkan, &adapter);
     Features features;
     if (adapter.properties.apiVersion >= VK_API_VERSION_1_3) {
@@ -209,13 +213,12 @@ void keep_named(std::vector<Adapter> *adapters) {
 }  // namespace
 
 uint32_t Adapter::coherent_type(uint32_t types) const {
-    constexpr VkMemoryPropertyFlags kCoherent =
-        VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
-        bool is_coherent = (memory.memoryTypes[i].propertyFlags & kCoherent) == kCoherent;
-        if (is_coherent && (types >> i & 1u) != 0) return i;
-    }
-    return UINT32_MAX;
+    return find_type(memory, types, kCoherent, VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
+}
+
+void Adapter::choose_memory(uint32_t types) {
+    device_memory_type = find_type(memory, types, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0);
+    host_memory_type = coherent_type(types);
 }
 
 bool find_adapter(const Instance &vulkan, VkPhysicalDevice handle, Adapter *adapter) {

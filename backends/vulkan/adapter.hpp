@@ -37,7 +37,9 @@ struct Adapter {
     MatrixOffer matrix;
     char lacks[160] = {};  // why it cannot be used; empty: it can
 
-    // A host-coherent type among these; UINT32_MAX: none.
+    // Chooses device_memory_type and host_memory_type among these; UINT32_MAX: none.
+    void choose_memory(uint32_t types);
+    // A host-coherent type among these, cached if there is one; UINT32_MAX: none.
     uint32_t coherent_type(uint32_t types) const;
     bool is_usable() const { return lacks[0] == 0; }
     uint32_t heap_of(uint32_t memory_type) const {

@@ -5,6 +5,41 @@
 #include "context.hpp"
 
 namespace quire::vulkan {
+namespace {
+
+struct BufferInfo {
+    BufferInfo(const Context &context, uint64_t size_bytes)
+        : families{context.adapter.family, context.adapter.transfer_family} {
+        info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+        info.size = size_bytes;
+        info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                     VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+        info.sharingMode = VK_SHARING_MODE_EXCLUSIVE;
+        if (!context.has_two_families()) return;
+        info.sharingMode = VK_SHARING_MODE_CONCURRENT;
+        info.queueFamilyIndexCount = 2;
+        info.pQueueFamilyIndices = families;
+    }
+    BufferInfo(const BufferInfo &) = delete;
+    BufferInfo &operator=(const BufferInfo &) = delete;
+
+    uint32_t families[2];
+    VkBufferCreateInfo info{};
+};
+
+}  // namespace
+
+// They are the same for all buffers of the same usage (Vulkan 1.3, "Resource Memory Association").
+uint32_t memory_types_of_buffers(const Context &context) {
+    BufferInfo any(context, 1);
+    VkDeviceBufferMemoryRequirements asked{};
+    asked.sType = VK_STRUCTURE_TYPE_DEVICE_BUFFER_MEMORY_REQUIREMENTS;
+    asked.pCreateInfo = &any.info;
+    VkMemoryRequirements2 wanted{};
+    wanted.sType = VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2;
+    context.vk.vkGetDeviceBufferMemoryRequirements(context.handle, &asked, &wanted);
+    return wanted.memoryRequirements.memoryTypeBits;
+}
 
 VkResult Buffer::make(Context &context, uint64_t size_bytes, BufferKind kind) {
     context_ = &context;
@@ -48,20 +83,9 @@ VkResult Buffer::import(Context &context, void *host_pointer, uint64_t size_byte
 }
 
 VkResult Buffer::make_handle(const void *extension) {
-    VkBufferCreateInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-    info.pNext = extension;
-    info.size = size_bytes_;
-    info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-                 VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
-    uint32_t families[] = {context_->adapter.family, context_->adapter.transfer_family};
-    info.sharingMode = VK_SHARING_MODE_EXCLUSIVE;
-    if (context_->has_two_families()) {
-        info.sharingMode = VK_SHARING_MODE_CONCURRENT;
-        info.queueFamilyIndexCount = 2;
-        info.pQueueFamilyIndices = families;
-    }
-    return context_->vk.vkCreateBuffer(context_->handle, &info, nullptr, &handle_);
+    BufferInfo wanted(*context_, size_bytes_);
+    wanted.info.pNext = extension;
+    return context_->vk.vkCreateBuffer(context_->handle, &wanted.info, nullptr, &handle_);
 }
 
 VkResult Buffer::take_memory(uint64_t wanted_bytes, uint32_t type, const void *extension) {

@@ -16,6 +16,9 @@ struct Context;  // context.hpp
 
 enum class BufferKind { device, host };
 
+// The memory types that a VkDevice lets all our buffers have, a bit for each.
+uint32_t memory_types_of_buffers(const Context &context);
+
 class Buffer {
  public:
     Buffer() = default;

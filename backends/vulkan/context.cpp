@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "buffer.hpp"
 #include "shared/checks.hpp"
 
 namespace quire::vulkan {
@@ -127,11 +128,23 @@ quire_status Context::open(const Adapter &chosen, quire_error *error) {
     instance().load_device(handle, &vk);
     vk.vkGetDeviceQueue(handle, adapter.family, 0, &queue);
     if (is_same) take_transfer(queue, 0);
-    if (!has_other) return QUIRE_OK;
-    VkQueue copies = VK_NULL_HANDLE;
-    vk.vkGetDeviceQueue(handle, adapter.transfer_family, 0, &copies);
-    take_transfer(copies, kTransferLeastBytes);
-    return QUIRE_OK;
+    if (has_other) {
+        VkQueue copies = VK_NULL_HANDLE;
+        vk.vkGetDeviceQueue(handle, adapter.transfer_family, 0, &copies);
+        take_transfer(copies, kTransferLeastBytes);
+    }
+    return choose_memory(error);
+}
+
+quire_status Context::choose_memory(quire_error *error) {
+    adapter.choose_memory(memory_types_of_buffers(*this));
+    if (adapter.device_memory_type != UINT32_MAX && adapter.host_memory_type != UINT32_MAX) {
+        return QUIRE_OK;
+    }
+    return fail(error, QUIRE_E_UNSUPPORTED,
+                "%.80s lets storage buffers have no memory that is %s, which is required",
+                adapter.properties.deviceName,
+                adapter.host_memory_type == UINT32_MAX ? "host-coherent" : "device-local");
 }
 
 }  // namespace quire::vulkan

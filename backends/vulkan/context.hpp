@@ -50,6 +50,9 @@ struct Context {
         return transfer != VK_NULL_HANDLE && adapter.transfer_family != adapter.family;
     }
 
+    // Leaves the adapter memory types that the VkDevice's buffers may have. Call once both VkQueues
+    // are known.
+    quire_status choose_memory(quire_error *error);
     VkResult submit(VkQueue to, const VkSubmitInfo2 *info, VkFence fence) const;
     // Returns once everything submitted to these, by anyone, has run and the driver has released
     // it; other threads may go on submitting meanwhile.

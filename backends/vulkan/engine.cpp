@@ -179,7 +179,7 @@ quire_status borrow_device(const quire_vulkan_device &given, Context *context, q
     context->lock = given.lock;
     context->unlock = given.unlock;
     context->lock_user = given.lock_user;
-    return QUIRE_OK;
+    return context->choose_memory(error);
 }
 
 quire_status find_native_queue(const Context &context, const quire_native &native, VkQueue *queue,

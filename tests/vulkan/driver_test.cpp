@@ -193,6 +193,7 @@ TEST_F(VulkanDriver, device_that_cannot_be_used_says_what_it_lacks) {
         const char *words;
     } const cases[] = {{"no compute", QUIRE_E_UNSUPPORTED, "a compute queue family"},
                        {"old version", QUIRE_E_UNSUPPORTED, "Vulkan 1.3"},
+                       {"no memory type", QUIRE_E_UNSUPPORTED, "lets storage buffers have no"},
                        {"no device", QUIRE_E_BACKEND, "to create a device"}};
     for (const auto &one : cases) {
         set_fault(one.fault);
@@ -568,6 +569,18 @@ TEST_F(VulkanDriver, swap_goes_to_the_queue_for_copies_and_stays_in_order) {
     set_fault("transfer family");
     EXPECT_EQ(waits_of_a_swap(100'000), 0);
     EXPECT_EQ(waits_of_a_swap(3 << 20), 16);
+    set_fault("");
+}
+
+// One fault counts allocations of a type that buffers may not have, the other refuses a device
+// whose first queue belongs to the family that draws.
+TEST_F(VulkanDriver, memory_is_what_buffers_may_have_and_queues_do_not_draw) {
+    int before = count_of("faulty_failures");
+    for (const char *fault : {"forbidden memory", "compute family"}) {
+        set_fault(fault);
+        EXPECT_EQ(waits_of_a_swap(100'000), 0) << fault;
+        EXPECT_EQ(count_of("faulty_failures"), before);
+    }
     set_fault("");
 }
 

@@ -112,9 +112,15 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical,
     PFN_vkCreateDevice real = (PFN_vkCreateDevice)real_of(the_instance, "vkCreateDevice");
     VkDeviceCreateInfo changed = *info;
     if (is_set("no device")) return VK_ERROR_INITIALIZATION_FAILED;
+    VkDeviceQueueCreateInfo first = info->pQueueCreateInfos[0];
     if (is_set("transfer family")) {
         if (info->queueCreateInfoCount != 2) return VK_ERROR_INITIALIZATION_FAILED;
         changed.queueCreateInfoCount = 1;
+    }
+    if (is_set("compute family")) {
+        if (first.queueFamilyIndex != 1) return VK_ERROR_INITIALIZATION_FAILED;
+        first.queueFamilyIndex = 0;
+        changed.pQueueCreateInfos = &first;
     }
     return real(physical, &changed, allocator, device);
 }
@@ -122,22 +128,27 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical,
 static VKAPI_ATTR void VKAPI_CALL queue_families(VkPhysicalDevice physical, uint32_t *count,
                                                  VkQueueFamilyProperties *families) {
     uint32_t i, asked = *count;
-    if (is_set("transfer family") && families != NULL) --*count;
+    int has_another = is_set("transfer family") || is_set("compute family");
+    if (has_another && families != NULL) --*count;
     ((PFN_vkGetPhysicalDeviceQueueFamilyProperties)real_of(
         the_instance, "vkGetPhysicalDeviceQueueFamilyProperties"))(physical, count, families);
     for (i = 0; is_set("no compute") && families != NULL && i < *count; ++i) {
         families[i].queueFlags &= ~(VkQueueFlags)VK_QUEUE_COMPUTE_BIT;
     }
-    if (!is_set("transfer family")) return;
+    if (!has_another) return;
     if (families != NULL && asked > *count) {
         families[*count] = families[0];
         families[*count].queueFlags = VK_QUEUE_TRANSFER_BIT;
+        if (is_set("compute family")) families[*count].queueFlags |= VK_QUEUE_COMPUTE_BIT;
     }
     ++*count;
 }
 
-/* "transfer family": one more family, which only copies; it maps to the first one. */
-static uint32_t real_family(uint32_t family) { return is_set("transfer family") ? 0 : family; }
+/* "transfer family": one more family, which only copies; "compute family": one that does not draw.
+ * It maps to the first one. */
+static uint32_t real_family(uint32_t family) {
+    return is_set("transfer family") || is_set("compute family") ? 0 : family;
+}
 
 static VKAPI_ATTR void VKAPI_CALL get_queue(VkDevice device, uint32_t family, uint32_t index,
                                             VkQueue *queue) {
@@ -178,11 +189,47 @@ static VKAPI_ATTR void VKAPI_CALL properties(VkPhysicalDevice physical,
     if (is_set("old version")) filled->apiVersion = VK_API_VERSION_1_1;
 }
 
+/* "forbidden memory": a type before the others, like the first, that no buffer may have. */
+static VKAPI_ATTR void VKAPI_CALL memory_properties(VkPhysicalDevice physical,
+                                                    VkPhysicalDeviceMemoryProperties *filled) {
+    ((PFN_vkGetPhysicalDeviceMemoryProperties)real_of(
+        the_instance, "vkGetPhysicalDeviceMemoryProperties"))(physical, filled);
+    if (!is_set("forbidden memory")) return;
+    memmove(&filled->memoryTypes[1], &filled->memoryTypes[0],
+            (VK_MAX_MEMORY_TYPES - 1) * sizeof filled->memoryTypes[0]);
+    ++filled->memoryTypeCount;
+}
+
+static void restrict_types(VkMemoryRequirements *filled) {
+    if (is_set("forbidden memory")) filled->memoryTypeBits <<= 1;
+    if (is_set("no memory type")) filled->memoryTypeBits = 0;
+}
+
+static VKAPI_ATTR void VKAPI_CALL buffer_requirements(VkDevice device, VkBuffer buffer,
+                                                      VkMemoryRequirements *filled) {
+    ((PFN_vkGetBufferMemoryRequirements)device_function("vkGetBufferMemoryRequirements"))(
+        device, buffer, filled);
+    restrict_types(filled);
+}
+
+static VKAPI_ATTR void VKAPI_CALL device_requirements(VkDevice device,
+                                                      const VkDeviceBufferMemoryRequirements *info,
+                                                      VkMemoryRequirements2 *filled) {
+    ((PFN_vkGetDeviceBufferMemoryRequirements)device_function(
+        "vkGetDeviceBufferMemoryRequirements"))(device, info, filled);
+    restrict_types(&filled->memoryRequirements);
+}
+
 static VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice device, const VkMemoryAllocateInfo *info,
                                                const VkAllocationCallbacks *allocator,
                                                VkDeviceMemory *memory) {
+    VkMemoryAllocateInfo changed = *info;
     if (fails("no memory")) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
-    return ((PFN_vkAllocateMemory)device_function("vkAllocateMemory"))(device, info, allocator,
+    if (is_set("forbidden memory") && changed.memoryTypeIndex-- == 0) {
+        atomic_fetch_add(&failures, 1);
+        return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    }
+    return ((PFN_vkAllocateMemory)device_function("vkAllocateMemory"))(device, &changed, allocator,
                                                                        memory);
 }
 
@@ -268,6 +315,9 @@ static PFN_vkVoidFunction replaced(const char *name) {
         {"vkCreateDevice", (PFN_vkVoidFunction)create_device},
         {"vkGetPhysicalDeviceQueueFamilyProperties", (PFN_vkVoidFunction)queue_families},
         {"vkGetPhysicalDeviceProperties", (PFN_vkVoidFunction)properties},
+        {"vkGetPhysicalDeviceMemoryProperties", (PFN_vkVoidFunction)memory_properties},
+        {"vkGetBufferMemoryRequirements", (PFN_vkVoidFunction)buffer_requirements},
+        {"vkGetDeviceBufferMemoryRequirements", (PFN_vkVoidFunction)device_requirements},
         {"vkAllocateMemory", (PFN_vkVoidFunction)allocate},
         {"vkQueueSubmit2", (PFN_vkVoidFunction)submit},
         {"vkEndCommandBuffer", (PFN_vkVoidFunction)end_commands},
