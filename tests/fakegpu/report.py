@@ -5,12 +5,13 @@ instructions are there.
     report.py [--json] KERNELS NVCC NVDISASM OBJDUMP READELF BUNDLE TARGET...
 
 BUNDLE is what the plugin holds, TARGET each kind of AMD GPU that it supports. Compiles for NVIDIA's
-GPUs anew, and reads the code objects beside BUNDLE for AMD's. Lists each
-kernel of each kind of GPU with its registers, shared memory and stack. No kernel of NVIDIA's GPUs
-or of CDNA has a stack. Attention multiplies with mma.sync what cp.async loaded, or with MFMA, uses
-loads of 16 bytes, and stores decoded codes as wide. This holds for the kernel of one unit and for
-that of several, whose shared memory is not listed on NVIDIA's GPUs because the launch asks for it.
-Both vendors have the same kernels.
+GPUs anew, and reads the code objects beside BUNDLE for AMD's.
+
+Lists each kernel of each kind of GPU with its registers, shared memory and stack. No kernel of
+NVIDIA's GPUs or of CDNA has a stack. Attention multiplies with mma.sync what cp.async loaded, or
+with MFMA, uses loads of 16 bytes, and stores decoded codes as wide. This holds for the kernel of
+one unit and for that of several, whose shared memory is not listed on NVIDIA's GPUs because the
+launch asks for it. Both vendors have the same kernels.
 
 Then come figures of the machine code, and the limits that code_gates.py sets for each kernel. They
 need NVDISASM for NVIDIA's GPUs, which may be "". OBJDUMP and READELF may be "" too: what needs them

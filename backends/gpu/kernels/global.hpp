@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// global: loads and stores of global memory, for GPUs. Part of dialect.hpp, which includes it after
-// what it needs; the emulator has its own.
+// global: load() and store() of global memory, as GPUs have them; the emulator has its own. Part of
+// dialect.hpp, which includes it once its macros are there.
+//
+// An access is one instruction of 1, 2, 4, 8 or 16 bytes. REQUIRES: the address is aligned to that.
+// Compilers keep the order of a thread's accesses; between threads barriers and atomics do.
 #pragma once
 
 namespace quire::gpu {
@@ -36,11 +39,12 @@ struct UnitOfBytes<16> {
 template <typename T>
 using UnitOf = typename UnitOfBytes<sizeof(T)>::Type;
 
-// Unless told that an address is global, a compiler assumes that it may be in any memory and has
-// the hardware find out. NVIDIA's forgets what __isGlobal() tells it, hence the instructions.
 struct alignas(16) FourWords {
     uint32_t v[4];
 };
+
+// Unless told that an address is global, a compiler assumes that it may be in any memory and has
+// the hardware find out. NVIDIA's forgets what __isGlobal() tells it, hence the instructions.
 #if defined(__HIP__)
 template <typename T>
 QUIRE_DEVICE inline auto *global_pointer(uint64_t address) {
