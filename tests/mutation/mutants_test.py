@@ -5,6 +5,7 @@ Plants nothing and builds nothing: ./dev test mutation does that.
 """
 
 import json
+import os
 import pathlib
 import tempfile
 import unittest
@@ -48,6 +49,14 @@ class Planting(unittest.TestCase):
         outside = mutant("a", "MUTANT")._replace(file="tests/mutation/run.py")
         with self.assertRaisesRegex(planted.Bad, "no file of core"):
             planted.planted_files([outside])
+
+
+class Stages(unittest.TestCase):
+    @unittest.skipUnless("QUIRE_TEST_BUILD" in os.environ, "QUIRE_TEST_BUILD names no build")
+    def test_name_tests_that_there_are(self):
+        listed = pathlib.Path(os.environ["QUIRE_TEST_BUILD"], "meson-info", "intro-tests.json")
+        there = {test["name"] for test in json.loads(listed.read_text())}
+        self.assertEqual([], [name for stage in run.STAGES for name in stage if name not in there])
 
 
 class Verdict(unittest.TestCase):

@@ -28,7 +28,7 @@ STAGES = (
     ("unit_0", "unit_1", "regress", "abi"),
     ("model", "sim", "what the simulator found", "threads", "steady_state",
      "steady_state_followed"),
-    ("device", "golden", "dump", "serving samples swap", "serving samples recompute",
+    ("device_0", "device_1", "golden", "dump", "serving samples swap", "serving samples recompute",
      "serving prompt in chunks", "serving workload",
      "serving golden story over devices in processes"),
 )
