@@ -169,6 +169,7 @@ Status open_device(quire_instance *instance, const quire_device_desc &desc, quir
     asked_for.struct_size = sizeof asked_for;
     static_assert(uint32_t{QUIRE_BE_DEVICE_PIN_THREADS} == QUIRE_DEVICE_PIN_THREADS);
     static_assert(uint32_t{QUIRE_BE_DEVICE_FAST_16BIT} == QUIRE_DEVICE_FAST_16BIT);
+    static_assert(uint32_t{QUIRE_BE_DEVICE_INLINE} == QUIRE_DEVICE_INLINE);
     asked_for.flags = desc.flags;
     asked_for.index = desc.index;
     asked_for.threads = desc.threads;

@@ -42,7 +42,8 @@ struct RuleOf;
 constexpr uint32_t kAttentionFlags = QUIRE_ATTENTION_NOT_CAUSAL | QUIRE_ATTENTION_BATCH_INVARIANT |
                                      QUIRE_ATTENTION_MASK | QUIRE_ATTENTION_SINK_LOGITS;
 
-constexpr uint32_t kDeviceFlags = QUIRE_DEVICE_PIN_THREADS | QUIRE_DEVICE_FAST_16BIT;
+constexpr uint32_t kDeviceFlags =
+    QUIRE_DEVICE_PIN_THREADS | QUIRE_DEVICE_FAST_16BIT | QUIRE_DEVICE_INLINE;
 
 constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH | QUIRE_CACHE_LOG |
                                  QUIRE_CACHE_FOLLOWER | QUIRE_CACHE_CALIBRATE |

@@ -45,6 +45,7 @@ struct Device {
 
     void drop_reference();
     bool is_fast_16bit() const { return (flags & QUIRE_BE_DEVICE_FAST_16BIT) != 0; }
+    bool is_inline() const { return (flags & QUIRE_BE_DEVICE_INLINE) != 0; }
     void finish_commands(uint64_t count);
 };
 

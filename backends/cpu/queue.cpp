@@ -78,24 +78,59 @@ void run_command(Queue *queue, const Command &command) {
     step.fence->drop_reference();
 }
 
-// Takes the next command; NULL if the queue is finished.
-Command *next_command(Queue *queue, Command *finished) {
-    std::unique_lock lock(queue->mutex);
-    if (finished != nullptr) {
-        finished->next = queue->spare;
-        queue->spare = finished;
-    }
-    queue->arrived.wait(lock, [queue] {
-        return queue->first != nullptr || queue->released || queue->device->closing.load();
-    });
+// REQUIRES: the mutex is held; there is a command.
+Command *pop(Queue *queue) {
     Command *command = queue->first;
-    if (command == nullptr) {
-        queue->released = true;  // a closing device takes no more either
-        return nullptr;
-    }
     queue->first = command->next;
     if (queue->first == nullptr) queue->last = nullptr;
     return command;
+}
+
+// REQUIRES: the mutex is held.
+void recycle(Queue *queue, Command *finished) {
+    finished->next = queue->spare;
+    queue->spare = finished;
+}
+
+bool has_work_or_end(const Queue *queue) {
+    return queue->first != nullptr || queue->released || queue->device->closing.load();
+}
+
+// Takes the next command for the worker; NULL if the queue is finished.
+Command *next_command(Queue *queue, Command *finished) {
+    std::unique_lock lock(queue->mutex);
+    if (finished != nullptr) {
+        recycle(queue, finished);
+        queue->has_runner = false;
+    }
+    queue->arrived.wait(lock, [queue] { return !queue->has_runner && has_work_or_end(queue); });
+    if (queue->first == nullptr) {
+        queue->released = true;  // a closing device takes no more either
+        return nullptr;
+    }
+    queue->has_runner = true;
+    return pop(queue);
+}
+
+// The default floating-point environment, as on the device's own threads, and then the caller's.
+class DefaultEnvironment {
+ public:
+    DefaultEnvironment() {
+        std::fegetenv(&callers_);
+        std::fesetenv(FE_DFL_ENV);
+    }
+    ~DefaultEnvironment() { std::fesetenv(&callers_); }
+    DefaultEnvironment(const DefaultEnvironment &) = delete;
+    DefaultEnvironment &operator=(const DefaultEnvironment &) = delete;
+
+ private:
+    std::fenv_t callers_;
+};
+
+bool must_wait(const Command &command) {
+    if (command.kind != CommandKind::wait) return false;
+    FenceStep step = command.fence_step();
+    return read_fence(*step.fence) < step.value;
 }
 
 void leave_running_queues(Queue *queue) {
@@ -142,6 +177,7 @@ quire_status bind_queue(Device &device, const quire_native *native, quire_be_que
     auto *queue = new (std::nothrow) quire_be_queue;
     if (queue == nullptr) return fail(error, QUIRE_E_HOST_MEMORY, "no memory for a queue");
     queue->device = &device;
+    queue->runs_inline = device.is_inline();
     std::lock_guard lock(device.mutex);
     pthread_t thread;
     // The worker leaves the list under this lock, so it cannot do so before it has been added.
@@ -208,7 +244,24 @@ void Queue::append(Command *chain, uint32_t count) {
     if (last != nullptr) last->next = chain;
     if (last == nullptr) first = chain;
     last = end;
-    arrived.notify_one();
+    if (!runs_inline) arrived.notify_one();
+}
+
+void Queue::run_inline() {
+    DefaultEnvironment environment;
+    std::unique_lock lock(mutex);
+    if (has_runner) return;
+    has_runner = true;
+    while (first != nullptr && !must_wait(*first)) {
+        Command *command = pop(this);
+        lock.unlock();
+        run_command(this, *command);
+        device->finish_commands(1);
+        lock.lock();
+        recycle(this, command);
+    }
+    has_runner = false;
+    if (has_work_or_end(this)) arrived.notify_one();
 }
 
 void Queue::wake() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// queue: commands that run in order after the call that enqueued them has returned.
+// queue: commands that run in order, after the call that enqueued them has returned or, on a device
+// opened INLINE, before.
 //
 // A queue is a list of commands and one worker thread. A command is a function and a copy of its
 // arguments, so the caller may reuse everything it passed once the call returns; a long list of
@@ -14,8 +15,11 @@
 // Faults    A command that finds an index outside its pool stops the queue in the same way, as an
 //           illegal address stops a GPU stream; every later call on the queue reports the fault.
 //
+// Inline    The thread of the call is the runner instead of the worker, if there is none, until the
+//           list is empty or a fence must be waited for; the worker takes over then.
+//
 // Invariants
-//   (1) commands run in the order of the calls, one at a time
+//   (1) commands run in the order of the calls, one at a time: only the runner takes any
 //   (2) the commands of one call are enqueued all together or not at all
 //   (3) once failed, a queue runs nothing, and every fence that it signals gets kFenceFailed
 //
@@ -92,7 +96,8 @@ static_assert(std::is_standard_layout_v<Command>);
 struct Queue {
     Device *device = nullptr;
     References references{2};  // the owner's and the worker's
-    Queue *next = nullptr;     // in the device's running_queues
+    bool runs_inline = false;
+    Queue *next = nullptr;  // in the device's running_queues
     Queue *prev = nullptr;
 
     std::mutex mutex;
@@ -101,6 +106,7 @@ struct Queue {
     Command *last = nullptr;
     Command *spare = nullptr;
     Slab *slabs = nullptr;
+    bool has_runner = false;  // the worker or a call runs commands
     bool released = false;
     std::atomic<bool> failed{false};
     Fault fault;  // written once, before `failed`
@@ -109,6 +115,8 @@ struct Queue {
     Command *take(uint32_t count);
     // REQUIRES: the mutex is held.
     void append(Command *chain, uint32_t count);
+    // Runs what is enqueued, on an INLINE device that no other thread runs.
+    void run_inline();
     void wake();
     void drop_reference();
     quire_status check_usable(quire_error *error);
@@ -116,18 +124,21 @@ struct Queue {
     // Enqueues `count` commands, each filled by fill(index, command).
     template <typename Fill>
     quire_status submit(uint32_t count, quire_error *error, Fill fill) {
-        std::lock_guard lock(mutex);
-        if (quire_status status = check_usable(error)) return status;
-        Command *chain = take(count);
-        if (chain == nullptr) {
-            return fail(error, QUIRE_E_HOST_MEMORY, "no memory for %u commands", count);
+        {
+            std::lock_guard lock(mutex);
+            if (quire_status status = check_usable(error)) return status;
+            Command *chain = take(count);
+            if (chain == nullptr) {
+                return fail(error, QUIRE_E_HOST_MEMORY, "no memory for %u commands", count);
+            }
+            uint32_t index = 0;
+            for (Command *command = chain; command != nullptr; command = command->next) {
+                command->plan = nullptr;
+                fill(index++, command);
+            }
+            append(chain, count);
         }
-        uint32_t index = 0;
-        for (Command *command = chain; command != nullptr; command = command->next) {
-            command->plan = nullptr;
-            fill(index++, command);
-        }
-        append(chain, count);
+        if (runs_inline) run_inline();
         return QUIRE_OK;
     }
 };

@@ -100,16 +100,22 @@ quire_status read_chained(const quire_chain *given, uint32_t first_bytes, uint32
 }
 
 quire_status check_device_flags(const quire_be_device_desc &desc, quire_error *error) {
-    constexpr uint32_t kKnown = QUIRE_BE_DEVICE_PIN_THREADS | QUIRE_BE_DEVICE_FAST_16BIT;
+    constexpr uint32_t kKnown =
+        QUIRE_BE_DEVICE_PIN_THREADS | QUIRE_BE_DEVICE_FAST_16BIT | QUIRE_BE_DEVICE_INLINE;
     if ((desc.flags & ~kKnown) != 0) {
         return fail(error, QUIRE_E_ARG,
-                    "flags 0x%x contain an unknown flag; valid flags are PIN_THREADS (1) and "
-                    "FAST_16BIT (2)",
+                    "flags 0x%x contain an unknown flag; valid flags are PIN_THREADS (1), "
+                    "FAST_16BIT (2) and INLINE (4)",
                     desc.flags);
     }
     if ((desc.flags & QUIRE_BE_DEVICE_PIN_THREADS) != 0 && desc.run_tasks != nullptr) {
         return fail(error, QUIRE_E_ARG,
                     "PIN_THREADS cannot be used with run_tasks; pin those threads in the engine");
+    }
+    if ((desc.flags & QUIRE_BE_DEVICE_INLINE) != 0 && desc.run_tasks != nullptr) {
+        return fail(error, QUIRE_E_ARG,
+                    "INLINE cannot be used with run_tasks, which are called from the queue's "
+                    "thread");
     }
     return QUIRE_OK;
 }

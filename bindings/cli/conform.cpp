@@ -85,6 +85,7 @@ void add_conform_options(CLI::App *app, ConformOptions *options) {
     value("--seed", "NUMBER", "any number; chooses the shapes of a short run");
     flag("--huge", "also copy more than 4 GiB");
     flag("--fast-16bit", "open devices with QUIRE_DEVICE_FAST_16BIT");
+    flag("--inline", "open devices with QUIRE_DEVICE_INLINE");
     flag("--list", "print capabilities and cases, and run nothing");
     app->footer("example: quire conform cpu --report cpu.html");
 }

@@ -24,6 +24,9 @@ type DeviceOptions struct {
 	// Fast16Bit lets attention over f16 and bf16 use instructions that multiply 16-bit elements,
 	// which changes the last bits of its results; DeviceInfo says whether the device has them.
 	Fast16Bit bool
+	// Inline makes calls that enqueue work run it themselves, which spares small kernels two
+	// changes of thread; not together with RunTasks.
+	Inline bool
 	// RunTasks runs kernels on the engine's own threads: it calls task(i) once for each i below
 	// count and returns. If it panics, TaskError keeps the reason and the device's queues stop.
 	RunTasks func(count int, task func(i int))
@@ -59,7 +62,8 @@ func (i *Instance) OpenDevice(options DeviceOptions) (*Device, error) {
 	defer a.free()
 	desc := (*C.quire_device_desc)(a.alloc(C.sizeof_quire_device_desc))
 	desc.struct_size = C.sizeof_quire_device_desc
-	desc.flags = flag(options.PinThreads, 1) | flag(options.Fast16Bit, 2)
+	desc.flags = flag(options.PinThreads, 1) | flag(options.Fast16Bit, 2) |
+		flag(options.Inline, 4)
 	desc.backend = a.text(options.Backend)
 	var n counts
 	desc.index, desc.threads = n.u32("Index", options.Index), n.u32("Threads", options.Threads)

@@ -181,6 +181,7 @@ TEST_F(CopyTest, one_call_is_copied_whole_by_the_hosts_threads) {
     constexpr uint64_t kSize = (9 << 20) + 5;
     std::vector<unsigned char> source = noise(kSize, 14);
     quire_be_device_desc desc = device_desc(0, 3);
+    desc.flags &= ~uint32_t{QUIRE_BE_DEVICE_INLINE};
     desc.run_tasks = [](void *user, uint32_t task_count, quire_task task, void *context) {
         EXPECT_EQ(*static_cast<int *>(user), 15) << "not the user that was given";
         EXPECT_LE(task_count, 3u) << "more tasks than threads were allowed";

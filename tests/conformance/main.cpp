@@ -67,6 +67,7 @@ void add_options(CLI::App *app, Request *request) {
     app->add_option("--seed", run.seed, "any number; chooses the shapes of a short run");
     app->add_flag("--huge", run.is_huge, "also copy more than 4 GiB");
     app->add_flag("--fast-16bit", run.is_fast_16bit, "open devices with FAST_16BIT");
+    app->add_flag("--inline", run.is_inline, "open devices with INLINE");
     app->add_option("--readme", run.readme, "compare the matrix in this file with the answers");
     app->add_flag("--list", request->list, "print capabilities and cases, and run nothing");
     app->add_flag("--check-list", request->check_list,
@@ -103,9 +104,9 @@ int list() {
 
 // Runs in a child, or under a debugger.
 int be_subject(const Request &request) {
-    options() = {request.run.backend,      request.run.readme,  request.run.is_short,
-                 request.run.seed,         request.run.is_huge, request.run.patience_s,
-                 request.run.is_fast_16bit};
+    options() = {request.run.backend,       request.run.readme,   request.run.is_short,
+                 request.run.seed,          request.run.is_huge,  request.run.patience_s,
+                 request.run.is_fast_16bit, request.run.is_inline};
     std::string reason = load_subject();
     if (!reason.empty()) {
         if (request.events >= 0) send(request.events, {{"cannot", reason}});

@@ -81,13 +81,16 @@ TEST_F(DeviceTest, bad_descriptions_are_refused) {
     desc = device_desc(0, 1);
     desc.flags = 1u << 31;
     refused(&desc, QUIRE_E_ARG);
-    desc.flags = QUIRE_BE_DEVICE_PIN_THREADS;
     desc.run_tasks = [](void *, uint32_t, quire_task, void *) {};
-    refused(&desc, QUIRE_E_ARG);
+    for (uint32_t flag : {QUIRE_BE_DEVICE_PIN_THREADS, QUIRE_BE_DEVICE_INLINE}) {
+        desc.flags = flag;
+        refused(&desc, QUIRE_E_ARG);
+    }
 }
 
 TEST_F(DeviceTest, flag_that_is_a_permission_is_taken_and_its_effect_said) {
-    for (uint32_t flags : {0u, uint32_t{QUIRE_BE_DEVICE_FAST_16BIT}}) {
+    for (uint32_t flags :
+         {0u, uint32_t{QUIRE_BE_DEVICE_FAST_16BIT}, uint32_t{QUIRE_BE_DEVICE_INLINE}}) {
         quire_be_device_desc desc = device_desc(0, 1);
         desc.flags = flags;
         Rig rig(desc);

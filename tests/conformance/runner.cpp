@@ -44,6 +44,7 @@ std::vector<std::string> Runner::arguments(const char *mode) const {
     list.push_back("--seed=" + std::to_string(options_.seed));
     if (options_.is_huge) list.push_back("--huge");
     if (options_.is_fast_16bit) list.push_back("--fast-16bit");
+    if (options_.is_inline) list.push_back("--inline");
     // A wait inside a case times out before the case is given up, so that the case can report it.
     list.push_back("--patience=" + std::to_string(std::max(1u, options_.patience_s / 2)));
     return list;
@@ -162,7 +163,8 @@ std::string command_of(const RunOptions &options) {
     std::string program =
         length > 0 ? std::string(path, static_cast<size_t>(length)) : "quire-conform";
     return program + " --cases --backend=" + options.backend +
-           (options.is_fast_16bit ? " --fast-16bit" : "") + " --gtest_filter=";
+           (options.is_fast_16bit ? " --fast-16bit" : "") + (options.is_inline ? " --inline" : "") +
+           " --gtest_filter=";
 }
 
 std::string time_now() {

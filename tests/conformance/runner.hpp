@@ -24,6 +24,7 @@ struct RunOptions {
     uint64_t seed = 0;
     bool is_huge = false;
     bool is_fast_16bit = false;
+    bool is_inline = false;
     uint32_t patience_s = 120;  // of silence, after which a child is killed
 };
 

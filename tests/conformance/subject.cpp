@@ -141,7 +141,8 @@ quire_be_device_desc device_desc(uint32_t index, uint32_t threads) {
     desc.struct_size = sizeof desc;
     desc.index = index;
     desc.threads = threads;
-    if (options().is_fast_16bit) desc.flags = QUIRE_BE_DEVICE_FAST_16BIT;
+    if (options().is_fast_16bit) desc.flags |= QUIRE_BE_DEVICE_FAST_16BIT;
+    if (options().is_inline) desc.flags |= QUIRE_BE_DEVICE_INLINE;
     return desc;
 }
 

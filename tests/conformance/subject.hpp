@@ -32,6 +32,7 @@ struct Options {
     bool is_huge = false;         // also copy more than 4 GiB
     uint32_t patience_s = 60;     // longer is a hang
     bool is_fast_16bit = false;   // open devices with FAST_16BIT
+    bool is_inline = false;       // open devices with INLINE, unless they have run_tasks
 };
 Options &options();
 // The seeds of this run out of the `all` from `first` on: all of them, or with --short about `few`.

@@ -44,7 +44,8 @@ struct CacheShape {
     uint32_t threads = 0;
     quire_run_tasks run_tasks = nullptr;
     void *run_tasks_user = nullptr;
-    uint32_t flags = 0;                 // of the cache
+    uint32_t flags = 0;  // of the cache
+    uint32_t device_flags = 0;
     const quire_chain *next = nullptr;  // of the device
 };
 
@@ -58,6 +59,7 @@ class CpuCache {
         auto device_desc = described<quire_device_desc>();
         device_desc.backend = shape.backend;
         device_desc.threads = shape.threads;
+        device_desc.flags = shape.device_flags;
         device_desc.run_tasks = shape.run_tasks;
         device_desc.run_tasks_user = shape.run_tasks_user;
         device_desc.next = shape.next;

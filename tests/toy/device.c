@@ -49,7 +49,8 @@ quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out
     pthread_condattr_t clock;
     sigset_t all, before;
     int failure;
-    const uint32_t known_flags = QUIRE_BE_DEVICE_PIN_THREADS | QUIRE_BE_DEVICE_FAST_16BIT;
+    const uint32_t known_flags =
+        QUIRE_BE_DEVICE_PIN_THREADS | QUIRE_BE_DEVICE_FAST_16BIT | QUIRE_BE_DEVICE_INLINE;
     if (out == NULL) return fail(error, QUIRE_E_ARG, "out is NULL");
     status = check_struct(desc, sizeof *desc, "desc", error);
     if (status != QUIRE_OK) return status;
@@ -58,9 +59,11 @@ quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out
                     (unsigned)desc->index);
     }
     if ((desc->flags & ~known_flags) != 0 ||
-        ((desc->flags & QUIRE_BE_DEVICE_PIN_THREADS) != 0 && desc->run_tasks != NULL)) {
+        ((desc->flags & (QUIRE_BE_DEVICE_PIN_THREADS | QUIRE_BE_DEVICE_INLINE)) != 0 &&
+         desc->run_tasks != NULL)) {
         return fail(error, QUIRE_E_ARG,
-                    "flags 0x%x contain an unknown flag, or PIN_THREADS together with run_tasks",
+                    "flags 0x%x contain an unknown flag, or PIN_THREADS or INLINE together with "
+                    "run_tasks",
                     (unsigned)desc->flags);
     }
     if (desc->next != NULL) {

@@ -38,6 +38,8 @@ class Device(Object):
     pin_threads  keep each of these threads on one core
     fast_16bit   let attention over f16 and bf16 use instructions that multiply 16-bit numbers,
                  which changes the last bits of its results; info.fast_16bit says whether it does
+    inline       calls that enqueue work run it themselves, which spares small kernels two changes
+                 of thread; not together with run_tasks
     run_tasks    run kernels on the engine's own threads instead. An exception that it raises is
                  kept in `task_error`, and the device's queues stop.
     """
@@ -47,11 +49,11 @@ class Device(Object):
 
     def __init__(self, instance: Instance, backend: Optional[str] = None, *, index: int = 0,
                  threads: int = 0, pin_threads: bool = False, fast_16bit: bool = False,
-                 run_tasks: Optional[RunTasks] = None):
+                 inline: bool = False, run_tasks: Optional[RunTasks] = None):
         self._instance = expect(instance, Instance, "instance")
         self.task_error: Optional[BaseException] = None
         desc = new("quire_device_desc", index=index, threads=threads,
-                   flags=int(pin_threads) | int(fast_16bit) << 1)
+                   flags=int(pin_threads) | int(fast_16bit) << 1 | int(inline) << 2)
         name = None
         if backend is not None:
             name = ffi.new("char[]", backend.encode())

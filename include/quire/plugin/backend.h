@@ -46,11 +46,15 @@ typedef struct quire_host_info {
     void (*log)(void *self, int32_t level, const char *component, const char *message);
 } quire_host_info;
 
-enum { QUIRE_BE_DEVICE_PIN_THREADS = 1 << 0, QUIRE_BE_DEVICE_FAST_16BIT = 1 << 1 };
+enum {
+    QUIRE_BE_DEVICE_PIN_THREADS = 1 << 0,
+    QUIRE_BE_DEVICE_FAST_16BIT = 1 << 1,
+    QUIRE_BE_DEVICE_INLINE = 1 << 2
+};
 
 /* device.h describes `threads`, the flags and run_tasks, at quire_device_desc. `threads`,
- * PIN_THREADS and run_tasks are requests about host threads: a backend that runs no kernels on host
- * threads ignores them. FAST_16BIT is a permission that no backend has to use. */
+ * PIN_THREADS, INLINE and run_tasks are requests about host threads: a backend that runs no kernels
+ * on host threads ignores them. FAST_16BIT is a permission that no backend has to use. */
 typedef struct quire_be_device_desc {
     uint32_t struct_size;
     uint32_t flags; /* QUIRE_BE_DEVICE_* */

@@ -97,11 +97,16 @@ enum {
      * same bits for a row whatever else is in its batch, on devices opened with the same flags. Not
      * guaranteed: the same bits as on a device opened without it. An infinity in K or V may be
      * treated as a NaN, and values below 2^-126 as 0. */
-    QUIRE_DEVICE_FAST_16BIT = 1 << 1
+    QUIRE_DEVICE_FAST_16BIT = 1 << 1,
+    /* A call that enqueues work also runs it, and what was enqueued before it, before it returns,
+     * unless another thread runs the queue's work or a fence is waited for. This spares small
+     * kernels two changes of thread each; an engine that enqueues ahead loses the overlap. Errors
+     * of the work are still the queue's, not the call's. Not together with run_tasks. */
+    QUIRE_DEVICE_INLINE = 1 << 2
 };
 
-/* threads, run_tasks and QUIRE_DEVICE_PIN_THREADS are for backends whose kernels run on host
- * threads; other backends ignore them. */
+/* threads, run_tasks, QUIRE_DEVICE_PIN_THREADS and QUIRE_DEVICE_INLINE are for backends whose
+ * kernels run on host threads; other backends ignore them. */
 typedef struct quire_device_desc {
     uint32_t struct_size;
     uint32_t flags;          /* QUIRE_DEVICE_* */

@@ -1776,6 +1776,7 @@ impl Default for quire_backend_info {
 }
 pub const QUIRE_DEVICE_PIN_THREADS: _bindgen_ty_19 = 1;
 pub const QUIRE_DEVICE_FAST_16BIT: _bindgen_ty_19 = 2;
+pub const QUIRE_DEVICE_INLINE: _bindgen_ty_19 = 4;
 pub type _bindgen_ty_19 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -61,6 +61,9 @@ pub struct DeviceOptions<'a> {
     /// changes the last bits of its results; [`DeviceInfo::is_fast_16bit`] says whether the device
     /// has them.
     pub fast_16bit: bool,
+    /// Calls that enqueue work run it themselves, which spares small kernels two changes of thread;
+    /// not together with `run_tasks`.
+    pub inline: bool,
     /// Runs kernels on the engine's own threads: it is called from a thread of the library's, runs
     /// every task once, and returns. It must not wait for this device, nor drop anything that waits
     /// for it. If it panics, tasks are left out, which stops the device's queues: calls on them are
@@ -141,6 +144,7 @@ impl Instance {
             flags: flags([
                 (options.pin_threads, sys::QUIRE_DEVICE_PIN_THREADS),
                 (options.fast_16bit, sys::QUIRE_DEVICE_FAST_16BIT),
+                (options.inline, sys::QUIRE_DEVICE_INLINE),
             ]),
             index: count("devices", options.index)?,
             threads: count("threads", options.threads)?,
