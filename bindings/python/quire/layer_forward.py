@@ -26,7 +26,8 @@ from .attention import Attention
 from .batch import Batch
 from .errors import ArgumentError, QuireError, UnsupportedError
 from .groups import Group, GroupKind
-from .layer_masks import kind_of, new_tokens, shown, stands_for, visible_in
+from .layer_calls import DTYPES, Repeat
+from .layer_masks import kind_of, made_of, new_tokens, shown, stands_for, visible_in
 from .layer_prompts import Given, Prompts
 from .layer_rows import LayerRows
 from .layer_shapes import LayerShape
@@ -85,6 +86,7 @@ class LayerForward(LayerRows):
         self.ids: Any = None                       # [row][new column], if they decide K and V
         self.plain: Set[int] = set()               # layers whose mask is the blocks'
         self.odd = False                           # a layer had another mask
+        self.weighs: Optional[bool] = None         # attention weights are to be returned
         self.stood_in = False                      # masks were replaced by stand-ins
         if self.store.active() is self:
             self.store.active = _no_forward
@@ -193,11 +195,14 @@ class LayerForward(LayerRows):
         if keys.requires_grad or values.requires_grad:
             raise UnsupportedError("K and V need a gradient, which is not computed here: use "
                                    "torch.no_grad()")
+        if self.full and keys.dtype is values.dtype is self.dtype and keys.is_cpu and (
+                len(keys.shape) == 4 and keys.shape[:3] == values.shape[:3]
+                and keys.shape[0] == len(self.sequences)):
+            return  # as in the layer before
         if keys.dim() != 4 or values.dim() != 4 or keys.shape[:3] != values.shape[:3]:
             raise UnsupportedError(f"K of the shape {tuple(keys.shape)} and V of "
                                    f"{tuple(values.shape)} in layer {layer} are not supported")
-        if keys.dtype != values.dtype or str(keys.dtype) not in (
-                "torch.float32", "torch.float16", "torch.bfloat16"):
+        if keys.dtype != values.dtype or keys.dtype not in DTYPES:
             raise UnsupportedError(f"K of {keys.dtype} and V of {values.dtype} are not supported")
         if keys.device.type != "cpu":
             raise UnsupportedError(f"K on {keys.device}: only host tensors are supported")
@@ -271,14 +276,18 @@ class LayerForward(LayerRows):
         whole = attention is None
         if whole:
             self.known.whole.add(layer)
+        self._count_written(layer)
+        if whole and self.written == self.layers:
+            self._finish()
+
+    def _count_written(self, layer: int) -> None:
+        """The pending K and V are in the blocks."""
         self.pending, self.alone = None, False
         self.written.add(layer)
         if self.written == self.layers:
             self.length += self.new.shape[1]
             self.known.learned = True
             self.replay = {}
-            if whole:
-                self._finish()
 
     def _fit(self, layer: int, keys: Any, values: Any, attention: Optional[Attention]) -> None:
         """Corrects the pools in the first forward, if the layer is not as its config says."""
@@ -318,7 +327,7 @@ class LayerForward(LayerRows):
         """[row][head][column][dim] as [token][head][dim], of the columns that have a token."""
         states = states.detach().transpose(1, 2)
         if self.full:
-            return states.reshape(-1, *states.shape[2:]).contiguous()
+            return states.flatten(0, 1).contiguous()
         return states[self.new].contiguous()
 
     # Attention.
@@ -370,6 +379,71 @@ class LayerForward(LayerRows):
                 self.known.wanted[group] = wanted  # from the next forward on
             return None
         return self._over_blocks(layer, query, scaling, sinks)
+
+    def remember(self, layer: int, query: Any, scaling: Optional[float],
+                 options: Dict[str, Any]) -> None:
+        """This call of attention, with keywords that only the soft cap matters of, has done what
+        repeat() does."""
+        shape = self.store.shapes[layer]
+        if (shape is None or self.attention is None or shape.kind == GroupKind.LATENT
+                or self.store.shared):
+            return
+        group = self.store.group_of(layer)
+        has = self.attention[group]
+        self.known.wanted.setdefault(group, has)  # a guess that was right
+        if not has.sink_logits:
+            self.known.repeats[layer] = Repeat(
+                group, has, scaled(has, scaling, shape.query_dim),
+                (query.shape[1], query.shape[3], query.dtype), scaling, options.get("softcap"),
+                tuple(options), (shape.kv_heads, shape.k_dim, shape.v_dim), shape.out_dim,
+                shape.seen_as)
+
+    def repeat(self, layer: int, query: Any, mask: Any, scaling: Optional[float],
+               options: Dict[str, Any]) -> Any:
+        """Attention over the blocks, if the call is one that was remembered. None: it is not;
+        nothing has changed but that the forward may have begun."""
+        repeat, pending = self.known.repeats.get(layer), self.pending
+        if (repeat is None or pending is None or pending[0] != layer
+                or layer in self.known.whole or scaling != repeat.scaling
+                or tuple(options) != repeat.names or options.get("softcap") != repeat.soft_cap):
+            return None
+        mask_made = made_of(mask)
+        stands = None if mask_made is None else mask_made.stands_for
+        _, keys, values = pending
+        if self.new is None and stands is not None:
+            self._begin(keys.shape[0], keys.shape[2], None, self._attentions(layer, repeat.has))
+        if (not self.full or self.batch is None or self.attention is None
+                or self.attention[repeat.group] is not repeat.has
+                or self.store.active() is not self):
+            return None
+        rows, columns = self.new.shape
+        heads, dim, dtype = repeat.query
+        kv_heads, k_dim, v_dim = repeat.states
+        if (query.shape != (rows, heads, columns, dim) or query.dtype is not dtype
+                or keys.shape != (rows, kv_heads, columns, k_dim)
+                or values.shape != (rows, kv_heads, columns, v_dim)):
+            return None
+        if stands is not None:
+            if stands != repeat.seen_as:
+                return None
+        elif mask is not None and mask_made is None or not self.matches(layer, mask):
+            return None
+        if repeat.factor is not None:
+            query = query * repeat.factor
+        out = torch.empty(rows, columns, heads, repeat.out_dim, dtype=dtype)
+        self.store.calls.run(self.batch, self.store.index_of(layer), self._dense(keys),
+                             self._dense(values), self._dense(query), out)
+        self._count_written(layer)
+        self.plain.add(layer)
+        if self.written == self.layers:
+            self._finish()
+        return out
+
+    def _dense(self, states: Any) -> Any:
+        """[row][head][column][dim] with the memory of [row][column][head][dim]."""
+        if states.shape[2] == 1 and states.is_contiguous():
+            return states
+        return self.rows(states)
 
     def expects(self, layer: int, mask: Any) -> bool:
         """True if the layer can take the mask, or what stands for it, as it is."""
@@ -545,7 +619,7 @@ class LayerForward(LayerRows):
 
     def __del__(self) -> None:
         """Closes what was not closed, unless the process ends: PyTorch may abort it then."""
-        if sys.is_finalizing():
+        if sys is None or sys.is_finalizing():  # a module's names may be gone by then
             return
         try:
             self.close()

@@ -158,13 +158,14 @@ class Prompts:
             hooked = held["_forward_pre_hooks"] or held["_forward_hooks"]
             if held["training"] or "forward" in held or hooked and not _own_hooks(module):
                 return None
-            for table in (held["_parameters"], held["_buffers"]):
-                for tensor in table.values():
-                    if tensor is not None:
-                        if tensor.is_meta:
-                            return None
-                        state += (tensor.data_ptr(), tensor._version)
-            if not _ADAPTERS.isdisjoint(held):
+            for table in held["_parameters"], held["_buffers"]:
+                if table:
+                    for tensor in table.values():
+                        if tensor is not None:
+                            if tensor.is_meta:
+                                return None
+                            state += (tensor.data_ptr(), tensor._version)
+            if not held.keys().isdisjoint(_ADAPTERS):  # in this order it looks for few names
                 state += [repr(held[name]) for name in sorted(_ADAPTERS & held.keys())]
             children = held["_modules"]
             if children:

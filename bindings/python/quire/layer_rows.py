@@ -25,7 +25,6 @@ from .layer_store import LayerStore
 from .sequence import Key, KeyType, Sequence
 from .step import RUN, Item
 
-
 class LayerRows:
     """The rows of a cache."""
 
@@ -159,16 +158,21 @@ class LayerRows:
         if ids is None:
             self.named = False
             return
-        words, spans, offset = [], np.zeros(len(self.sequences), elements.SPAN), 0
-        counts = self.seen[:, :self.length - new.shape[1]].sum(1).tolist()
-        for span, sequence, row, flags, before in zip(spans, self.sequences, ids, new, counts):
-            words.append(_tokens_of(row, flags))
-            span["seq"], span["position"] = sequence.handle, before
-            span["token_offset"], span["token_count"] = offset, len(words[-1])
-            offset += len(words[-1])
-        spans = spans[spans["token_count"] > 0]
-        if len(spans):
-            self.store.blocks.set_tokens(np.ascontiguousarray(spans), np.concatenate(words))
+        before = self.seen[:, :self.length - new.shape[1]].sum(1).tolist()
+        words: List[int] = []
+        rows = []
+        # A step has few tokens, for which loops are faster than calls of torch and numpy.
+        for sequence, row, flags, count in zip(self.sequences, ids.tolist(), new.tolist(), before):
+            mine = [word for word, has in zip(row, flags) if has]
+            if mine:
+                rows.append((sequence.handle, count, len(words), len(mine)))
+                words += mine
+        if rows:
+            _check_range(min(words), max(words))
+            spans = np.zeros(len(rows), elements.SPAN)
+            (spans["seq"], spans["position"], spans["token_offset"],
+             spans["token_count"]) = zip(*rows)
+            self.store.blocks.set_tokens(spans, np.array(words, np.uint32))
 
     # Changes of the rows.
 
@@ -219,9 +223,14 @@ class LayerRows:
 def _tokens_of(ids: Any, flags: Any) -> "np.ndarray[Any, Any]":
     """The ids that the flags choose, as the library's tokens."""
     chosen = ids[flags]
-    if chosen.numel() and (int(chosen.min()) < 0 or int(chosen.max()) >= elements.UNKNOWN):
-        raise ArgumentError(f"token ids are from 0 to {elements.UNKNOWN - 1}")
+    if chosen.numel():
+        _check_range(int(chosen.min()), int(chosen.max()))
     return chosen.numpy().astype(np.uint32)  # type: ignore[no-any-return]
+
+
+def _check_range(least: int, most: int) -> None:
+    if least < 0 or most >= elements.UNKNOWN:
+        raise ArgumentError(f"token ids are from 0 to {elements.UNKNOWN - 1}")
 
 
 def _are_places(positions: Any, places: Any, new: Any) -> bool:

@@ -17,12 +17,13 @@ from .device import Device
 from .dtypes import DType, DTypeLike, dtype_of
 from .errors import LimitError, UnsupportedError
 from .groups import GroupKind
+from .layer_calls import LayerCalls, Repeat
 from .layer_prompts import Prompts
 from .layer_shapes import LayerShape
 from .memory import window
 from .queue import Queue
 from .sequence import Sequence
-from .step import RUN, Item, Step
+from .step import ITEM, RUN, Step
 
 _MAX_SEQUENCES = 4096  # rows and, for a moment, forks of them; 100 bytes of books each
 
@@ -49,6 +50,7 @@ class Known:
     learned: bool = False  # a forward has reached all layers
     direct: bool = True  # attention() was always called with the masks that our function made
     wanted: Dict[int, Attention] = dataclasses.field(default_factory=dict)  # by group
+    repeats: Dict[int, Repeat] = dataclasses.field(default_factory=dict)    # by layer
 
 
 class LayerStore:
@@ -77,8 +79,10 @@ class LayerStore:
             raise UnsupportedError("K and V of int4 change what a model says too much; int8 and "
                                    "the fp8 types are served")
         self.max_query_tokens = max_query_tokens
+        self._unknown = np.zeros(0, np.uint32)
         self.active: Any = lambda: None  # the forward that has a step in these pools, weakly
         self.queue = Queue(device)
+        self.calls = LayerCalls(self.queue)
         self._open()
 
     def _open(self) -> None:
@@ -95,6 +99,10 @@ class LayerStore:
             max_sequences=_MAX_SEQUENCES)
         self._batches: Dict[Any, Batch] = {}
 
+    def index_of(self, layer: int) -> int:
+        """The number of a layer among those of the pools."""
+        return self._index[layer]
+
     def group_of(self, layer: int) -> int:
         """The number of a layer's group."""
         return self._group[self._index[layer]]
@@ -103,7 +111,7 @@ class LayerStore:
         """Replaces the pools by pools of these shapes. REQUIRES: no sequence holds anything."""
         self._close_pools()
         self.shapes = list(shapes)
-        self.known.wanted = {}
+        self.known.wanted, self.known.repeats = {}, {}
         self._open()
 
     # Steps.
@@ -127,14 +135,16 @@ class LayerStore:
         if total > self.max_query_tokens:
             raise LimitError(f"{total} new tokens in a forward; max_query_tokens is "
                              f"{self.max_query_tokens}")
-        # K and V are given, not looked up, so the token ids do not matter.
-        unknown = np.full(max(counts), elements.UNKNOWN, np.uint32)
-        items = [Item(sequence, tokens=unknown[:count])
-                 for sequence, count in zip(sequences, counts) if count]
-        step = self.blocks.begin(items, queue=self.queue)
+        running = [(sequence.handle, count) for sequence, count in zip(sequences, counts) if count]
+        items = np.zeros(len(running), ITEM)
+        items["seq"], items["token_count"] = zip(*running)
+        # K and V are given, not looked up, so the token ids do not matter: all items have these.
+        if len(self._unknown) < max(counts):
+            self._unknown = np.full(max(counts), elements.UNKNOWN, np.uint32)
+        step = self.blocks.begin(items, self._unknown, queue=self.queue)
         try:
-            short = [result for result in step.results if result["outcome"] != RUN]
-            if short:
+            short = step.results[step.results["outcome"] != RUN]
+            if len(short):
                 raise LimitError("the pool is too small for this batch: "
                                  f"{short[0]['blocks_short']} more blocks are needed")
             batch = self.batch(attention, len(items), total)

@@ -34,6 +34,7 @@ import functools
 import inspect
 import sys
 import weakref
+from contextvars import ContextVar
 from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
 import torch  # type: ignore[import-not-found, unused-ignore]
@@ -41,6 +42,8 @@ from transformers import (  # type: ignore[import-not-found, unused-ignore]
     AttentionInterface, AttentionMaskInterface, Cache, CacheLayerMixin, DynamicCache)
 from transformers.cache_utils import (  # type: ignore[import-not-found, unused-ignore]
     LinearAttentionAndFullAttentionLayer, LinearAttentionLayer)
+from transformers.utils import (  # type: ignore[import-not-found, unused-ignore]
+    output_capturing)
 from transformers.masking_utils import (  # type: ignore[import-not-found, unused-ignore]
     eager_mask)
 
@@ -120,7 +123,12 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
                **options: Any) -> Tuple[Any, Any]:
         """Takes the new K and V; returns them alone if attention finds the old ones in the blocks.
         """
-        _refuse_unknown("QuireCache.update", options, _UPDATE_OPTIONS)
+        return self.take(key_states, value_states, options)
+
+    def take(self, key_states: Any, value_states: Any, options: Dict[str, Any]) -> Tuple[Any, Any]:
+        """update(), outside of torch.compile."""
+        if options:
+            _refuse_unknown("QuireCache.update", options, _UPDATE_OPTIONS)
         keys, values = self._forward.update(self._index, key_states, value_states)
         self.is_initialized = True
         keys._quire = values._quire = _Returned(self._forward, self._index, keys is key_states)
@@ -303,11 +311,11 @@ class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
         if not 0 <= layer_idx < len(self.layers):
             raise UnsupportedError(f"layer {layer_idx} is not in the config, which has "
                                    f"{len(self.layers)} layers with a cache")
-        if not isinstance(self.layers[layer_idx], _Layer):
+        layer = self.layers[layer_idx]
+        if not isinstance(layer, _Layer):
             raise UnsupportedError(f"layer {layer_idx} keeps no K and V according to its config, "
                                    "but gives some")
-        return self.layers[layer_idx].update(  # type: ignore[no-any-return]
-            key_states, value_states, *arguments, **options)
+        return layer.take(key_states, value_states, options)
 
     def update_indexer(self, indexer_key_states: Any, layer_idx: int) -> Any:
         raise UnsupportedError("sparse attention with an indexer is not supported")
@@ -357,6 +365,9 @@ _IGNORED = {"position_ids", "cache_position", "use_cache", "output_hidden_states
             "output_router_logits", "position_embeddings", "token_type_ids", "input_ids",
             "past_key_values", "past_key_value", "labels", "inputs_embeds", "training"}
 _SERVED = {"softcap", "s_aux", "output_attentions"}
+# What the hooks of transformers 5 collect in a forward: {name: list}, or None.
+_COLLECTED = getattr(output_capturing, "_active_collector", ContextVar("none", default=None)).get
+_REPEATED = _IGNORED | {"softcap"}
 
 
 def _refuse_unknown(where: str, options: Dict[str, Any], known: Any) -> None:
@@ -387,10 +398,17 @@ def _eager_names(module: Any) -> FrozenSet[str]:
         return frozenset()
 
 
+def _outputs_attentions(module: Any) -> bool:
+    """True if the model is to return its attention weights, which only its own attention has."""
+    collected = _COLLECTED()
+    return (collected is not None and any("attentions" in name for name in collected)
+            or bool(getattr(getattr(module, "config", None), "output_attentions", False)))
+
+
 def _needs_eager(module: Any, options: Dict[str, Any]) -> bool:
     """True if a keyword asks for more than the blocks' attention has."""
     known = (_IGNORED | _SERVED) - {"output_attentions"}
-    return (bool(getattr(getattr(module, "config", None), "output_attentions", False))
+    return (_outputs_attentions(module)
             or any(name not in known and option is not None and option is not False
                    for name, option in options.items()))
 
@@ -417,11 +435,19 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
     """
     if dropout:
         raise UnsupportedError("dropout is not supported: this attention is for inference")
+    mine = _returned(key)
+    forward = mine.forward() if mine is not None and mine is _returned(value) else None
+    if mine is not None and forward is not None and not query.requires_grad:
+        forward.called_by(module)
+        if forward.weighs is None:
+            forward.weighs = _outputs_attentions(module)
+        if not forward.weighs:
+            out = forward.repeat(mine.layer, query, attention_mask, scaling, options)
+            if out is not None:
+                return out, None
     packed = packed_call(key, value)
     if packed is not None:
         return _attend_packed(packed, query, attention_mask, scaling, options), None
-    mine = _returned(key)
-    forward = mine.forward() if mine is not None and mine is _returned(value) else None
     latent = latent_call(module, query, key) if forward is None else None
     if latent is not None:
         mine, forward = _Returned(latent.forward, latent.layer, latent.alone), latent.forward
@@ -447,6 +473,8 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
     if out is not None and latent is not None:
         out = latent.result(out)
     proven = mine.layer in forward.known.proven
+    if out is not None and proven and latent is None and _REPEATED.issuperset(options):
+        forward.remember(mine.layer, query, scaling, options)
     if out is not None and (proven or forward.before() + query.shape[2] == 1):
         return out, None
     attention_mask = _real(attention_mask)
