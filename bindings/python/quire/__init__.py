@@ -18,8 +18,8 @@ Its modules, each of which imports only those before it:
     dtypes elements attention size calibration
     instance device queue memory groups
     cache_base open_step sequence batch step events cache event_wire event_publisher
-    layer_thread layer_shapes layer_calls layer_masks layer_prompts layer_formats layer_store layer_rows
-    layer_forward layer_latent continuous_rows continuous_forward
+    layer_thread layer_shapes layer_calls layer_masks layer_prompts layer_formats layer_store
+    layer_rows layer_forward layer_repeat layer_latent continuous_rows continuous_forward
     vllm_release vllm_spec vllm_retention vllm_blocks vllm_running vllm_events vllm_request
     vllm_books vllm_window vllm_index vllm_table vllm_admission vllm_pins vllm_pool vllm vllm_plugin
     transformers

@@ -26,8 +26,8 @@ from .attention import Attention
 from .batch import Batch
 from .errors import ArgumentError, QuireError, UnsupportedError
 from .groups import Group, GroupKind
-from .layer_calls import DTYPES, Repeat
-from .layer_masks import kind_of, made_of, new_tokens, shown, stands_for, visible_in
+from .layer_calls import DTYPES
+from .layer_masks import kind_of, new_tokens, shown, stands_for, visible_in
 from .layer_prompts import Given, Prompts
 from .layer_rows import LayerRows
 from .layer_shapes import LayerShape
@@ -138,7 +138,7 @@ class LayerForward(LayerRows):
 
     def _undo(self) -> None:
         """Ends the last forward; one that did not reach all layers leaves nothing."""
-        self._finish()
+        self.finish()
         if self.new is not None and self.written == self.layers:
             if self.store.prompts is not None:
                 decided = self.plain >= self.layers and not self.odd
@@ -179,7 +179,7 @@ class LayerForward(LayerRows):
                 self.alone = True
         return keys, values
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """Says that all of the forward's work is enqueued."""
         if self.step is not None:
             self.step.finish()
@@ -210,7 +210,7 @@ class LayerForward(LayerRows):
             raise ArgumentError(f"{keys.shape[0]} rows, but the cache holds "
                                 f"{len(self.sequences)}")
 
-    def _begin(self, rows: int, columns: int, new: Any,
+    def begin(self, rows: int, columns: int, new: Any,
                attention: Optional[Tuple[Attention, ...]]) -> None:
         other = self.store.active()
         if other is not None and other is not self:
@@ -245,7 +245,7 @@ class LayerForward(LayerRows):
             return None
         return attention
 
-    def _attentions(self, layer: int, wanted: Attention) -> Tuple[Attention, ...]:
+    def attentions(self, layer: int, wanted: Attention) -> Tuple[Attention, ...]:
         """The attention of each group, if this layer wants that."""
         known = self.known.wanted
         mine = self.store.group_of(layer)
@@ -266,8 +266,8 @@ class LayerForward(LayerRows):
             return
         layer, keys, values = self.pending
         if self.new is None:
-            self._begin(keys.shape[0], keys.shape[2], new,
-                        None if attention is None else self._attentions(layer, attention))
+            self.begin(keys.shape[0], keys.shape[2], new,
+                        None if attention is None else self.attentions(layer, attention))
         self._fit(layer, keys, values, attention)
         if not self.known.learned:
             self.replay[layer] = keys, values
@@ -276,11 +276,11 @@ class LayerForward(LayerRows):
         whole = attention is None
         if whole:
             self.known.whole.add(layer)
-        self._count_written(layer)
+        self.count_written(layer)
         if whole and self.written == self.layers:
-            self._finish()
+            self.finish()
 
-    def _count_written(self, layer: int) -> None:
+    def count_written(self, layer: int) -> None:
         """The pending K and V are in the blocks."""
         self.pending, self.alone = None, False
         self.written.add(layer)
@@ -316,7 +316,7 @@ class LayerForward(LayerRows):
         self._create(len(self.counts), self.key if self.named else None)
         self.seen = seen
         if any(self.counts):
-            wanted = None if attention is None else self._attentions(layer, attention)
+            wanted = None if attention is None else self.attentions(layer, attention)
             self.attention = self._available(wanted)
             self.step, self.batch = self.store.begin(self.sequences, self.counts, self.attention)
         for old, (k, v) in self.replay.items():
@@ -380,71 +380,6 @@ class LayerForward(LayerRows):
             return None
         return self._over_blocks(layer, query, scaling, sinks)
 
-    def remember(self, layer: int, query: Any, scaling: Optional[float],
-                 options: Dict[str, Any]) -> None:
-        """This call of attention, with keywords that only the soft cap matters of, has done what
-        repeat() does."""
-        shape = self.store.shapes[layer]
-        if (shape is None or self.attention is None or shape.kind == GroupKind.LATENT
-                or self.store.shared):
-            return
-        group = self.store.group_of(layer)
-        has = self.attention[group]
-        self.known.wanted.setdefault(group, has)  # a guess that was right
-        if not has.sink_logits:
-            self.known.repeats[layer] = Repeat(
-                group, has, scaled(has, scaling, shape.query_dim),
-                (query.shape[1], query.shape[3], query.dtype), scaling, options.get("softcap"),
-                tuple(options), (shape.kv_heads, shape.k_dim, shape.v_dim), shape.out_dim,
-                shape.seen_as)
-
-    def repeat(self, layer: int, query: Any, mask: Any, scaling: Optional[float],
-               options: Dict[str, Any]) -> Any:
-        """Attention over the blocks, if the call is one that was remembered. None: it is not;
-        nothing has changed but that the forward may have begun."""
-        repeat, pending = self.known.repeats.get(layer), self.pending
-        if (repeat is None or pending is None or pending[0] != layer
-                or layer in self.known.whole or scaling != repeat.scaling
-                or tuple(options) != repeat.names or options.get("softcap") != repeat.soft_cap):
-            return None
-        mask_made = made_of(mask)
-        stands = None if mask_made is None else mask_made.stands_for
-        _, keys, values = pending
-        if self.new is None and stands is not None:
-            self._begin(keys.shape[0], keys.shape[2], None, self._attentions(layer, repeat.has))
-        if (not self.full or self.batch is None or self.attention is None
-                or self.attention[repeat.group] is not repeat.has
-                or self.store.active() is not self):
-            return None
-        rows, columns = self.new.shape
-        heads, dim, dtype = repeat.query
-        kv_heads, k_dim, v_dim = repeat.states
-        if (query.shape != (rows, heads, columns, dim) or query.dtype is not dtype
-                or keys.shape != (rows, kv_heads, columns, k_dim)
-                or values.shape != (rows, kv_heads, columns, v_dim)):
-            return None
-        if stands is not None:
-            if stands != repeat.seen_as:
-                return None
-        elif mask is not None and mask_made is None or not self.matches(layer, mask):
-            return None
-        if repeat.factor is not None:
-            query = query * repeat.factor
-        out = torch.empty(rows, columns, heads, repeat.out_dim, dtype=dtype)
-        self.store.calls.run(self.batch, self.store.index_of(layer), self._dense(keys),
-                             self._dense(values), self._dense(query), out)
-        self._count_written(layer)
-        self.plain.add(layer)
-        if self.written == self.layers:
-            self._finish()
-        return out
-
-    def _dense(self, states: Any) -> Any:
-        """[row][head][column][dim] with the memory of [row][column][head][dim]."""
-        if states.shape[2] == 1 and states.is_contiguous():
-            return states
-        return self.rows(states)
-
     def expects(self, layer: int, mask: Any) -> bool:
         """True if the layer can take the mask, or what stands for it, as it is."""
         shape = self.store.shapes[layer]
@@ -497,7 +432,7 @@ class LayerForward(LayerRows):
             self.store.attend(self.batch, layer, flat, out,
                               None if sinks is None else sinks.detach().float().contiguous())
             if self.written == self.layers and not self.store.shared:
-                self._finish()
+                self.finish()
         if self.full:
             return out.view(rows, columns, heads, shape.out_dim)
         padded = torch.zeros(rows, columns, heads, shape.out_dim, dtype=query.dtype)

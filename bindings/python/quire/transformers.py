@@ -55,6 +55,7 @@ from .layer_forward import LayerForward, forward_among
 from .layer_latent import latent_call
 from .layer_masks import made, made_of, stand_in
 from .layer_prompts import prompts_of
+from .layer_repeat import remember, repeat
 from .layer_shapes import layer_kinds, shape_of, state_layer
 from .layer_store import LayerStore
 from .layer_thread import asked_for_mask, eagerly, mask_wanted, waiting_layer
@@ -437,14 +438,10 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
         raise UnsupportedError("dropout is not supported: this attention is for inference")
     mine = _returned(key)
     forward = mine.forward() if mine is not None and mine is _returned(value) else None
-    if mine is not None and forward is not None and not query.requires_grad:
-        forward.called_by(module)
-        if forward.weighs is None:
-            forward.weighs = _outputs_attentions(module)
-        if not forward.weighs:
-            out = forward.repeat(mine.layer, query, attention_mask, scaling, options)
-            if out is not None:
-                return out, None
+    if mine is not None and forward is not None:
+        out = _repeated(forward, mine.layer, module, query, attention_mask, scaling, options)
+        if out is not None:
+            return out, None
     packed = packed_call(key, value)
     if packed is not None:
         return _attend_packed(packed, query, attention_mask, scaling, options), None
@@ -474,7 +471,7 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
         out = latent.result(out)
     proven = mine.layer in forward.known.proven
     if out is not None and proven and latent is None and _REPEATED.issuperset(options):
-        forward.remember(mine.layer, query, scaling, options)
+        remember(forward, mine.layer, query, scaling, options)
     if out is not None and (proven or forward.before() + query.shape[2] == 1):
         return out, None
     attention_mask = _real(attention_mask)
@@ -498,6 +495,17 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
         if forward.prove(mine.layer, out, own):
             return out, None
     return _eager(module, query, key, value, attention_mask, scaling, dropout, options)
+
+
+def _repeated(forward: LayerForward, layer: int, module: Any, query: Any, mask: Any,
+              scaling: Optional[float], options: Dict[str, Any]) -> Any:
+    """Attention the short way. None: this is no call for it."""
+    if query.requires_grad:
+        return None
+    forward.called_by(module)
+    if forward.weighs is None:
+        forward.weighs = _outputs_attentions(module)
+    return None if forward.weighs else repeat(forward, layer, query, mask, scaling, options)
 
 
 def _attend_packed(call: Any, query: Any, mask: Any, scaling: Optional[float],

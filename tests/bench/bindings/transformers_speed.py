@@ -86,7 +86,8 @@ def main():
     given = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
-    with quire.Instance() as instance, quire.Device(instance, "cpu", threads=1, inline=True) as device:
+    with quire.Instance() as instance, quire.Device(
+            instance, "cpu", threads=1, inline=True) as device:
         for dtype in given.dtypes.split(","):
             pair = models(DTYPES[dtype])
             for tokens in map(int, given.tokens.split(",")):
