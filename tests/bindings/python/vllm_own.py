@@ -24,11 +24,11 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import own_tests  # noqa: E402
 import report  # noqa: E402
 
 VERSION = "0.33.0"
@@ -110,55 +110,16 @@ def outcomes(manager, folder, work, connectors):
     result = work / f"{manager}.xml"
     environment = {
         **os.environ, "QUIRE_VLLM_MANAGER": manager, "HF_HUB_OFFLINE": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR", "PYTHONDONTWRITEBYTECODE": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
         "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", ""), str(folder)])}
     files = [str(folder / "tests" / "v1" / name)
              for name in (CONNECTOR_FILES if connectors else FILES)]
     for name in CONNECTOR_FIXTURES if connectors else ():
         files += ["-p", name]
-    run = subprocess.run(
-        [python(), "-m", "pytest", "-q", "--noconftest", "-p", "vllm_own_plugin", "-p",
-         "no:cacheprovider", "--rootdir", str(folder), "--continue-on-collection-errors",
-         f"--junitxml={result}", *files],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if not result.exists():
-        sys.exit(f"pytest did not run:\n{run.stdout[-4000:]}\n{run.stderr[-4000:]}")
-    found = {}
-    for case in ElementTree.parse(result).iter("testcase"):
-        kinds = {child.tag for child in case}
-        outcome = ("failed" if kinds & {"failure", "error"} else
-                   "skipped" if "skipped" in kinds else "passed")
-        module = case.get("classname", "").replace("tests.v1.", "", 1).replace("core.", "", 1)
-        found[f"{module}::{case.get('name')}"] = outcome
-    return found
-
-
-def known(path):
-    """{test: reason}: a reason is a line in brackets above the tests that it explains."""
-    reasons, reason = {}, ""
-    for line in path.read_text().splitlines():
-        if line.startswith("["):
-            reason = line.strip("[]")
-        elif line and not line.startswith("#"):
-            reasons[line] = reason
-    return reasons
-
-
-def compare(theirs, ours, path):
-    cases, reasons = [], known(path)
-    for name in sorted(theirs):
-        if theirs[name] != "passed":
-            continue
-        module, _, test = name.partition("::")
-        got = ours.get(name, "missing")
-        if name in reasons:
-            outcome, message = ("skipped", f"known: {reasons[name]}")
-            if got == "passed":
-                outcome, message = "failed", f"passes: take it out of {path.name}"
-        else:
-            outcome, message = ("passed", "") if got == "passed" else ("failed", got)
-        cases.append(report.Case(module, test, outcome, 0, message))
-    return cases
+    found = own_tests.outcomes(python(), ["-p", "vllm_own_plugin", *files], result, folder,
+                               environment)
+    return {name.removeprefix("tests.v1.").removeprefix("core."): outcome
+            for name, outcome in found.items()}
 
 
 def main():
@@ -184,7 +145,7 @@ def main():
         print(f"{manager}: {sum(outcome == 'passed' for outcome in found.values())} pass of "
               f"{len(found)}")
     path = CONNECTORS_KNOWN if options.connectors else KNOWN
-    return report.write(compare(both["vllm"], both["quire"], path), options.gtest_output)
+    return report.write(own_tests.compare(both["vllm"], both["quire"], path), options.gtest_output)
 
 
 if __name__ == "__main__":

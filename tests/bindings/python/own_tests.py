@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""own_tests: runs a project's own tests with its parts and with ours, and compares the outcomes.
+
+A test that passes with theirs must pass with ours, unless a file of known ones lists it; and a
+listed test must fail. In such a file a reason in brackets stands above the tests that it explains.
+"""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import report
+
+
+def outcomes(python, arguments, result, folder, environment):
+    """{classname::test: outcome} of pytest with these arguments, which writes to `result`."""
+    run = subprocess.run(
+        [python, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", "--rootdir",
+         str(folder), "--continue-on-collection-errors", f"--junitxml={result}", *arguments],
+        cwd=folder, env={**environment, "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True,
+        text=True, check=False)
+    if not result.exists():
+        sys.exit(f"pytest did not run:\n{run.stdout[-4000:]}\n{run.stderr[-4000:]}")
+    found = {}
+    for case in ElementTree.parse(result).iter("testcase"):
+        kinds = {child.tag for child in case}
+        outcome = ("failed" if kinds & {"failure", "error"} else
+                   "skipped" if "skipped" in kinds else "passed")
+        found[f"{case.get('classname', '')}::{case.get('name')}"] = outcome
+    return found
+
+
+def known(path):
+    """{test: reason} of a file of known ones."""
+    reasons, reason = {}, ""
+    for line in path.read_text().splitlines():
+        if line.startswith("["):
+            reason = line.strip("[]")
+        elif line and not line.startswith("#"):
+            reasons[line] = reason
+    return reasons
+
+
+def compare(theirs, ours, path):
+    """The report's cases: the tests that pass with theirs."""
+    cases, reasons = [], known(path)
+    for name in sorted(theirs):
+        if theirs[name] != "passed":
+            continue
+        module, _, test = name.partition("::")
+        got = ours.get(name, "missing")
+        if name in reasons:
+            outcome, message = ("skipped", f"known: {reasons[name]}")
+            if got == "passed":
+                outcome, message = "failed", f"passes: take it out of {path.name}"
+        else:
+            outcome, message = ("passed", "") if got == "passed" else ("failed", got)
+        cases.append(report.Case(module, test, outcome, 0, message))
+    return cases
