@@ -38,6 +38,8 @@ MODELS = ("bart", "bloom", "cohere2", "deepseek_v3", "falcon", "gemma", "gemma2"
           "gpt_neox", "gpt_oss", "jamba", "llama", "llama4", "mistral", "mixtral", "opt", "phi3",
           "qwen2", "qwen3_moe", "t5", "whisper")
 BATCHING = ("generation/test_continuous_batching.py", "generation/test_paged_attention.py")
+# They compile for minutes, or allocate as much as a GPU has.
+BATCHING_WITHOUT = "not with_compile and not compile_configs and not allocation and not memory"
 KNOWN = HERE / "transformers_own_known.txt"
 
 
@@ -65,7 +67,7 @@ def why_not():
 def selected(options):
     """pytest's arguments that select the tests."""
     if options.batching:
-        return [str(tests() / name) for name in BATCHING]
+        return [*(str(tests() / name) for name in BATCHING), "-k", BATCHING_WITHOUT]
     files = [tests() / "models" / name / f"test_modeling_{name}.py"
              for name in options.models.split(",")]
     return ["-m", "generate", *map(str, files)]
