@@ -261,8 +261,7 @@ class Batch(Object):
                 "q", q, attention.q_heads * shape.head_dim,
                 dtype_of(attention.dtype) or DType.F32, writes=True)
             checks.used += turned.used
-        self._library.call(self._library.api.kv_write, self, args, queue)
-        checks.keep()
+        queue._enqueue(checks.used, self._library.api.kv_write, self, args, queue)
 
     def attend(self, layer: int, q: Operand, out: Operand, *, lse: Operand = None,
                sinks: Operand = None, queue: Optional[Queue] = None) -> None:
@@ -288,8 +287,7 @@ class Batch(Object):
             args.lse = checks.dense("lse", lse, checks.tokens * heads, writes=True)
         if sinks is not None:
             args.sinks = checks.dense("sinks", sinks, heads)
-        self._library.call(self._library.api.attend, self, args, queue)
-        checks.keep()
+        queue._enqueue(checks.used, self._library.api.attend, self, args, queue)
 
 
 def merge(queue: Queue, parts: Operand, lses: Operand, out: Operand, *,
@@ -317,8 +315,287 @@ def merge(queue: Queue, parts: Operand, lses: Operand, out: Operand, *,
     args.out = checks.dense("out", out, token_count * heads * head_dim, element, writes=True)
     if lse is not None:
         args.lse = checks.dense("lse", lse, token_count * heads, writes=True)
-    queue._library.call(queue._library.api.attention_merge, queue, args)
-    checks.keep()
+    queue._enqueue(checks.used, queue._library.api.attention_merge, queue, args)
+
+
+def _as_array(name: str, operand: Operand) -> "np.ndarray[Any, Any]":
+    """The operand as a numpy array, without a copy. Errors: ArgumentError."""
+    if isinstance(operand, np.ndarray):
+        return operand
+    try:
+        return np.from_dlpack(operand)
+    except (AttributeError, TypeError, BufferError, RuntimeError, ValueError) as why:
+        raise errors.ArgumentError(f"{name} is not an array: {why}") from None
+
+
+def _element_of(operand: Operand) -> int:
+    """The element type of an array; f32 for an address or a Memory."""
+    if isinstance(operand, (int, Memory)):
+        return int(DType.F32)
+    array = _as_array("k, v or parts", operand)
+    for kind in (DType.F32, DType.F16, DType.BF16):
+        if holds(array, kind):
+            return int(kind)
+    raise errors.ArgumentError(f"elements are {array.dtype}; f32, f16 or bf16 is needed")
+
+
+class _Checks:
+    """Checks the size and type of the operands of one call, and finds their addresses. Errors are
+    raised before anything is enqueued."""
+
+    def __init__(self, queue: Queue, tokens: int):
+        self.queue = queue
+        self.tokens = tokens
+        self.used: List[Any] = []
+
+    def address(self, table: str) -> int:
+        """A table's address, for kernels; 0 if the batch does not keep the table."""
+        if table not in _TABLES:
+            raise errors.ArgumentError(
+                f"{table!r} is not a table; the tables are {', '.join(_TABLES)}")
+        return int(getattr(self._info, table))
+
+    def _array(self, table: str, dtype: Any, *shape: int) -> "np.ndarray[Any, Any]":
+        address = self.address(table)
+        self._batch._pointer
+        if address == 0:
+            raise AttributeError(f"the batch does not keep {table}: request it with views")
+        if not self._reachable:
+            raise errors.UnsupportedError(f"the host cannot reach {table}: it is on the device")
+        return window(self._batch, address, dtype, shape)
+
+    @property
+    def block_table(self) -> "np.ndarray[Any, Any]":
+        """int32 [max_rows][stride], the layout of vLLM and FlashAttention."""
+        return self._array("block_table", np.int32, self._batch.max_rows,
+                           int(self._info.block_table_stride))
+
+    @property
+    def csr_indptr(self) -> "np.ndarray[Any, Any]":
+        """int32 [max_rows + 1], the layout of FlashInfer."""
+        return self._array("csr_indptr", np.int32, self._batch.max_rows + 1)
+
+    @property
+    def csr_indices(self) -> "np.ndarray[Any, Any]":
+        """int32, one per block of the rows: csr_indptr[row_count] entries."""
+        count = int(self.csr_indptr[self.row_count])
+        return self._array("csr_indices", np.int32, count)
+
+    @property
+    def csr_last_page_len(self) -> "np.ndarray[Any, Any]":
+        """int32 [max_rows], the layout of FlashInfer: tokens in each row's last block."""
+        return self._array("csr_last_page_len", np.int32, self._batch.max_rows)
+
+    @property
+    def slots(self) -> "np.ndarray[Any, Any]":
+        """int64, one per new token: block * block_tokens + offset."""
+        return self._array("slots", np.int64, self.write_tokens)
+
+    @property
+    def context_slots(self) -> "np.ndarray[Any, Any]":
+        """int32, one per context token, row after row."""
+        count = int(self.lengths[:self.row_count].sum())
+        return self._array("context_slots", np.int32, count)
+
+    @property
+    def lengths(self) -> "np.ndarray[Any, Any]":
+        """int32 [max_rows]: context tokens, including the new ones."""
+        return self._array("lengths", np.int32, self._batch.max_rows)
+
+    @property
+    def positions(self) -> "np.ndarray[Any, Any]":
+        """int32, one per new token."""
+        return self._array("positions", np.int32, self.query_tokens)
+
+    @property
+    def cu_q(self) -> "np.ndarray[Any, Any]":
+        """int32 [max_rows + 1]: where each row's new tokens begin."""
+        return self._array("cu_q", np.int32, self._batch.max_rows + 1)
+
+    @property
+    def shared_prefix(self) -> "np.ndarray[Any, Any]":
+        """int32 [max_rows]: how many leading entries equal the previous row's."""
+        return self._array("shared_prefix", np.int32, self._batch.max_rows)
+
+
+class _Counts(NamedTuple):
+    """What a batch keeps of its views; Views would keep it alive."""
+
+    write_tokens: int
+    query_tokens: int
+
+
+def _read_views(batch: "Batch", group: int, shard: int) -> Any:
+    info = new("quire_batch_views")
+    batch._library.call(batch._library.api.batch_get_views, batch, group, shard, info)
+    return info
+
+
+Operand = Any  # a numpy array, something with __dlpack__, a Memory, or an address
+
+
+class Batch(Object):
+    """Memory that the tables of steps are written to. Made by Cache.batch."""
+
+    _name = "batch"
+    _destroy = "batch_destroy"
+
+    def __init__(self, cache: CacheBase, *, max_rows: int, max_blocks_per_row: int,
+                 max_query_tokens: int, max_context_tokens: int, views: View,
+                 attention: Union[Attention, Listed[Attention], None], max_mask_words: int,
+                 max_cross_tokens: int, pad_null_slot: bool, shared_prefix: bool):
+        self._cache = cache
+        self.max_rows = max_rows
+        self._queues: Listed[Queue] = ()
+        if attention is None:
+            self._attention: List[Attention] = []
+        else:
+            self._attention = [attention] if isinstance(attention, Attention) else list(attention)
+        kept: List[Any] = []
+        described = [a._desc(kept) for a in self._attention]
+        array = ffi.new("quire_attention_desc[]", len(described))
+        for i, struct in enumerate(described):
+            array[i] = struct[0]
+        desc = new("quire_batch_desc", flags=int(pad_null_slot) | int(shared_prefix) << 1,
+                   max_rows=max_rows, max_blocks_per_row=max_blocks_per_row,
+                   max_query_tokens=max_query_tokens, max_context_tokens=max_context_tokens,
+                   views=int(views), attention_count=len(described),
+                   attention_stride=ffi.sizeof("quire_attention_desc"),
+                   max_mask_words=max_mask_words, max_cross_tokens=max_cross_tokens)
+        if described:
+            desc.attention = array
+        out = ffi.new("quire_batch **")
+        library = cache._library
+        library.call(library.api.batch_create, cache, desc, out)
+        super().__init__(library, out[0])
+
+    def views(self, group: int = 0, shard: int = 0) -> Views:
+        """The tables of a group on a shard. Errors: StaleError after a migration."""
+        return Views(self, group, shard)
+
+    def _bind(self, queues: Listed[Queue]) -> None:
+        self._queues = queues
+        self._counts: Dict[Tuple[int, int], _Counts] = {}
+
+    def _place(self, layer: int, queue: Optional[Queue]) -> Tuple[int, int, Queue]:
+        """(group, shard, queue) of a call. Errors: ArgumentError."""
+        cache = self._cache
+        if not 0 <= layer < len(cache.layer_groups):
+            raise errors.ArgumentError(
+                f"layer {layer}: the cache has {len(cache.layer_groups)}")
+        if queue is None:
+            if len(self._queues) != 1:
+                raise errors.ArgumentError(
+                    "no step has been committed into the batch" if not self._queues
+                    else "the cache has several shards: name the queue")
+            queue = self._queues[0]
+        for shard, held in enumerate(cache.shards):
+            if held.device is queue._device:
+                return cache.layer_groups[layer], shard, queue
+        raise errors.ArgumentError("the queue's device holds no shard of this cache")
+
+    def _counts_of(self, group: int, shard: int) -> _Counts:
+        """The token counts of the last commit, for the checks of operands."""
+        if not self._queues:
+            raise errors.ArgumentError("no step has been committed into the batch")
+        known = self._counts.get((group, shard))
+        if known is None:
+            info = _read_views(self, group, shard)
+            known = _Counts(int(info.write_tokens), int(info.query_tokens))
+            self._counts[group, shard] = known
+        return known
+
+    def _attention_of(self, group: int, shard: int) -> Attention:
+        count = len(self._attention)
+        if count == 0:
+            raise errors.ArgumentError("the batch has no attention")
+        groups = len(self._cache.groups)
+        index = 0 if count == 1 else group if count == groups else shard * groups + group
+        return self._attention[index]
+
+    def kv_write(self, layer: int, k: Operand, v: Operand, *, q: Operand = None,
+                 dtype: Any = None, queue: Optional[Queue] = None) -> None:
+        """Enqueues a write of the new tokens' K and V of a layer into their slots.
+
+        k, v   [tokens][kv_heads][head_dim]; in a latent group, the latent part and the rotated part
+        q      the queries for attend, to be rotated in place; only if the batch has a rope
+        dtype  of k and v if they are not arrays; None: f32
+        """
+        group, shard, queue = self._place(layer, queue)
+        shape = self._cache.groups[group]
+        heads = self._cache._heads(group, shard)
+        v_dim = shape.head_dim if shape.v_head_dim is None else shape.v_head_dim
+        k_dim = shape.head_dim
+        if shape.kind == GroupKind.LATENT:
+            k_dim, v_dim = v_dim, shape.head_dim - v_dim
+        counts = self._counts_of(group, shard)
+        element = dtype_of(dtype) or _element_of(k)
+        checks = _Checks(queue, counts.write_tokens)
+        args = new("quire_kv_args", layer=layer, dtype=element)
+        args.k, args.k_token_stride = checks.address("k", k, heads * k_dim, element)
+        args.v, args.v_token_stride = checks.address("v", v, heads * v_dim, element)
+        if q is not None:
+            attention = self._attention_of(group, shard)
+            turned = _Checks(queue, counts.query_tokens)
+            args.q, args.q_token_stride = turned.address(
+                "q", q, attention.q_heads * shape.head_dim,
+                dtype_of(attention.dtype) or DType.F32, writes=True)
+            checks.used += turned.used
+        queue._enqueue(checks.used, self._library.api.kv_write, self, args, queue)
+
+    def attend(self, layer: int, q: Operand, out: Operand, *, lse: Operand = None,
+               sinks: Operand = None, queue: Optional[Queue] = None) -> None:
+        """Enqueues attention of the new tokens over their sequences.
+
+        q      [tokens][q_heads][k_head_dim]
+        out    [tokens][q_heads][v_head_dim], written
+        lse    [tokens][q_heads] f32, written if given
+        sinks  [q_heads] f32 for this layer, if the batch has sink logits
+        """
+        group, shard, queue = self._place(layer, queue)
+        shape = self._cache.groups[group]
+        attention = self._attention_of(group, shard)
+        v_dim = shape.head_dim if shape.v_head_dim is None else shape.v_head_dim
+        element = dtype_of(attention.dtype) or DType.F32
+        heads = attention.q_heads
+        checks = _Checks(queue, self._counts_of(group, shard).query_tokens)
+        args = new("quire_attend_args", layer=layer)
+        args.q, args.q_token_stride = checks.address("q", q, heads * shape.head_dim, element)
+        args.out, args.out_token_stride = checks.address("out", out, heads * v_dim, element,
+                                                         writes=True)
+        if lse is not None:
+            args.lse = checks.dense("lse", lse, checks.tokens * heads, writes=True)
+        if sinks is not None:
+            args.sinks = checks.dense("sinks", sinks, heads)
+        queue._enqueue(checks.used, self._library.api.attend, self, args, queue)
+
+
+def merge(queue: Queue, parts: Operand, lses: Operand, out: Operand, *,
+          lse: Operand = None, shape: Optional[Tuple[int, int, int, int]] = None,
+          dtype: Any = None) -> None:
+    """Enqueues a merge of attention states over parts of a context into one state.
+
+    parts  [part][token][head][head_dim];  lses  [part][token][head] f32
+    out    [token][head][head_dim];        lse   [token][head] f32
+    shape  of parts, if it is not an array; the same for dtype
+    """
+    if shape is None:
+        if not isinstance(parts, np.ndarray) or parts.ndim != 4:
+            raise errors.ArgumentError(
+                "parts must have four dimensions: part, token, head, head_dim")
+        shape = (parts.shape[0], parts.shape[1], parts.shape[2], parts.shape[3])
+    part_count, token_count, heads, head_dim = shape
+    element = dtype_of(dtype) or _element_of(parts)
+    states = part_count * token_count * heads
+    checks = _Checks(queue, token_count)
+    args = new("quire_merge_args", part_count=part_count, token_count=token_count, heads=heads,
+               head_dim=head_dim, dtype=element)
+    args.parts = checks.dense("parts", parts, states * head_dim, element)
+    args.lses = checks.dense("lses", lses, states)
+    args.out = checks.dense("out", out, token_count * heads * head_dim, element, writes=True)
+    if lse is not None:
+        args.lse = checks.dense("lse", lse, token_count * heads, writes=True)
+    queue._enqueue(checks.used, queue._library.api.attention_merge, queue, args)
 
 
 def _as_array(name: str, operand: Operand) -> "np.ndarray[Any, Any]":

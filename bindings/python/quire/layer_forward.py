@@ -27,7 +27,8 @@ from .batch import Batch
 from .errors import ArgumentError, QuireError, UnsupportedError
 from .groups import Group, GroupKind
 from .layer_calls import DTYPES
-from .layer_masks import kind_of, new_tokens, shown, stands_for, visible_in
+from .layer_masks import (
+    kind_of, new_tokens, shown, stands_for, version_of, visible_in)
 from .layer_prompts import Given, Prompts
 from .layer_rows import LayerRows
 from .layer_shapes import LayerShape
@@ -62,6 +63,7 @@ class LayerForward(LayerRows):
         self.closed = False
         self.dtype = torch.float32  # of the model's K and V
         self.broken = False  # linear states have advanced in a forward that was interrupted
+        self.before = 0      # columns that the running forward has found
         self.layers = {i for i, shape in enumerate(store.shapes) if shape is not None}
         self._clear()
 
@@ -69,6 +71,15 @@ class LayerForward(LayerRows):
     def known(self) -> Any:
         """What the forwards so far have shown of the layers."""
         return self.store.known
+
+    @property
+    def length(self) -> int:
+        """The columns whose tokens all layers have. What decides it changes in one step, so that an
+        interrupt cannot come between."""
+        if self.new is None:
+            return self.seen.shape[1]  # type: ignore[no-any-return]
+        added: int = self.new.shape[1] if self.written == self.layers else 0
+        return self.before + added
 
     def _clear(self) -> None:
         self.step: Optional[Step] = None
@@ -140,16 +151,20 @@ class LayerForward(LayerRows):
         """Ends the last forward; one that did not reach all layers leaves nothing."""
         self.finish()
         if self.new is not None and self.written == self.layers:
-            if self.store.prompts is not None:
-                decided = self.plain >= self.layers and not self.odd
-                self._name(self.ids if decided else None, self.new)
+            decided = self.plain >= self.layers and not self.odd
+            ids, new, named = self.ids, self.new, self.named and decided
+            self.named = False  # if an interrupt comes now, they have no ids
+            self._clear()
+            if named and ids is not None:
+                self._name(ids, new)
+                self.named = True
         elif self.new is not None:
-            kept = [int(count) for count in self.seen[:, :self.length].sum(1)]
+            kept = [int(count) for count in self.seen[:, :self.before].sum(1)]
             for sequence, count, added in zip(self.sequences, kept, self.counts):
                 if added:
                     sequence.truncate(count)
-            self.seen = self.seen[:, :self.length]
-            if self.length == 0:
+            self.seen = self.seen[:, :self.before]
+            if self.before == 0:
                 self._end_all()
         self._clear()
 
@@ -182,7 +197,8 @@ class LayerForward(LayerRows):
     def finish(self) -> None:
         """Says that all of the forward's work is enqueued."""
         if self.step is not None:
-            self.step.finish()
+            if not self.step.ended:  # an interrupt may have come between these
+                self.step.finish()
             self.step = None
 
     def _refuse(self, why: str) -> None:
@@ -211,7 +227,8 @@ class LayerForward(LayerRows):
                                 f"{len(self.sequences)}")
 
     def begin(self, rows: int, columns: int, new: Any,
-               attention: Optional[Tuple[Attention, ...]]) -> None:
+              attention: Optional[Tuple[Attention, ...]]) -> None:
+        """Begins the forward's step, as attention() or _flush() find what it is like."""
         other = self.store.active()
         if other is not None and other is not self:
             other.rest()
@@ -220,6 +237,7 @@ class LayerForward(LayerRows):
         self._check_expected(self.given, new)
         if not self.sequences:
             self._create(rows, None if self.given is None else self.given.key or None)
+        self.before = self.length
         self.new, self.counts = new, new.sum(1).tolist()
         self.full = min(self.counts, default=0) == new.shape[1]
         if any(self.counts):
@@ -234,7 +252,7 @@ class LayerForward(LayerRows):
                 self._clear()
                 raise
         self.attention = attention
-        self.seen = torch.cat([self.seen[:, :self.length], new], 1)
+        self.seen = torch.cat([self.seen[:, :self.before], new], 1)
         self.ids = self._ids_of(self.given, new, self.seen)
 
     def _available(self, attention: Optional[Tuple[Attention, ...]]) -> Any:
@@ -285,7 +303,6 @@ class LayerForward(LayerRows):
         self.pending, self.alone = None, False
         self.written.add(layer)
         if self.written == self.layers:
-            self.length += self.new.shape[1]
             self.known.learned = True
             self.replay = {}
 
@@ -325,7 +342,7 @@ class LayerForward(LayerRows):
 
     def rows(self, states: Any) -> Any:
         """[row][head][column][dim] as [token][head][dim], of the columns that have a token."""
-        states = states.detach().transpose(1, 2)
+        states = states.detach().resolve_neg().transpose(1, 2)
         if self.full:
             return states.flatten(0, 1).contiguous()
         return states[self.new].contiguous()
@@ -443,7 +460,7 @@ class LayerForward(LayerRows):
         """(first column, number of columns) that a mask of the running forward describes."""
         shape = self.store.shapes[layer]
         assert shape is not None
-        old = self.seen.shape[1] - self.new.shape[1]
+        old = self.before
         first = shape.first_column(old)
         return first, self.seen.shape[1] - first
 
@@ -451,8 +468,9 @@ class LayerForward(LayerRows):
         """True if the mask shows what the blocks' attention shows to each token."""
         shape = self.store.shapes[layer]
         assert shape is not None
-        key = id(mask), shape.kind, shape.window
-        if key in self.checked:
+        version = 0 if mask is None else version_of(mask)
+        key = id(mask), version, shape.kind, shape.window
+        if key in self.checked and version is not None:
             return self.checked[key][1]
         first, count = self._span(layer)
         if stands_for(mask) is not None:
@@ -472,7 +490,7 @@ class LayerForward(LayerRows):
         """The old K and V of a layer, followed by these."""
         shape = self.store.shapes[layer]
         assert shape is not None
-        old = self.length if self.new is None else self.before()
+        old = self.length if self.new is None else self.before
         past = self.stored(layer, shape.first_column(old), old, keys.dtype)
         return torch.cat([past[0], keys], 2), torch.cat([past[1], values], 2)
 
@@ -516,10 +534,6 @@ class LayerForward(LayerRows):
                                   [part[:, :, -columns:] for part in stored])
         return stored
 
-    def before(self) -> int:
-        """The columns that the running forward found."""
-        return self.seen.shape[1] - self.new.shape[1]  # type: ignore[no-any-return]
-
     def hidden(self, layer: int, mask: Any) -> bool:
         """True if no new token is to see an old column that has no token in the blocks."""
         first, count = self._span(layer)
@@ -542,7 +556,7 @@ class LayerForward(LayerRows):
         self.rest()
         copied = self.sibling()
         copied.sequences = [sequence.fork() for sequence in self.sequences]
-        copied.seen, copied.length = self.seen.clone(), self.length
+        copied.seen = self.seen.clone()
         copied.named, copied.key = self.named, self.key
         copied.found, copied.expected = self.found, self.expected
         return copied

@@ -69,18 +69,24 @@ def new_tokens(visible: Any, rows: int, columns: int) -> Any:
     return mine.expand(rows, columns).clone()
 
 
+def version_of(tensor: Any) -> Optional[int]:
+    """A number that changes with the tensor's content. None: torch.inference_mode has none."""
+    return None if tensor.is_inference() else tensor._version
+
+
 @dataclasses.dataclass(frozen=True)
 class Made:
     """What a mask that our mask function returned remembers."""
 
     make: Callable[[], Any]
+    version: Optional[int]
     stands_for: Optional[Tuple[GroupKind, int]] = None  # kind and window; None: it is the mask
 
 
 def made(mask: Any, make: Callable[[], Any]) -> Any:
     """The mask, remembering that it was made here."""
     if mask is not None:
-        mask._quire_made = Made(make)
+        mask._quire_made = Made(make, version_of(mask))
     return mask
 
 
@@ -88,14 +94,23 @@ def stand_in(kind: Tuple[GroupKind, int], make: Callable[[], Any], dtype: Any,
              *shape: int) -> Any:
     """What takes the place of the mask that `make` makes."""
     mask: Any = torch.full((1, 1, 1, 1), torch.nan, dtype=dtype).expand(*shape)
-    mask._quire_made = Made(make, kind)
+    mask._quire_made = Made(make, version_of(mask), kind)
     return mask
 
 
 def made_of(mask: Any) -> Optional[Made]:
-    """What the mask remembers. None: another one than the mask function returned."""
+    """What the mask remembers. None: another one than the mask function returned, or changed."""
     found: Any = getattr(mask, "_quire_made", None)
-    return found  # type: ignore[no-any-return, unused-ignore]
+    return None if found is None or found.version != version_of(mask) else found
+
+
+def is_changed_stand_in(mask: Any) -> bool:
+    """True if somebody has written into what stands for a mask, and so into all of it."""
+    found: Any = getattr(mask, "_quire_made", None)
+    if found is None or found.stands_for is None:
+        return False
+    version = version_of(mask)
+    return found.version != version or version is None and not bool(mask[0, 0, 0, 0].isnan())
 
 
 def stands_for(mask: Any) -> Optional[Tuple[GroupKind, int]]:

@@ -30,6 +30,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
+from .layer_masks import version_of
 from .layer_thread import eagerly
 
 # Arguments of an inner module that say nothing about K and V, or that are looked at elsewhere.
@@ -162,7 +163,7 @@ class Prompts:
                 if table:
                     for tensor in table.values():
                         if tensor is not None:
-                            if tensor.is_meta:
+                            if tensor.is_meta or tensor.is_inference():
                                 return None
                             state += (tensor.data_ptr(), tensor._version)
             if not held.keys().isdisjoint(_ADAPTERS):  # in this order it looks for few names
@@ -180,7 +181,7 @@ class Prompts:
         ids = arguments[0] if len(arguments) == 1 else None
         seen = getattr(self._local, "seen", None)
         if isinstance(ids, torch.Tensor) and isinstance(out, torch.Tensor):
-            self._local.seen = (ids, weakref.ref(out), out._version,
+            self._local.seen = (ids, weakref.ref(out), version_of(out),
                                 1 if seen is None else seen[3] + 1)
 
     @eagerly
@@ -194,7 +195,7 @@ class Prompts:
         ids, embeds = names.get("input_ids"), names.get("inputs_embeds")
         seen = getattr(self._local, "seen", None)
         if ids is None and embeds is not None and seen is not None and seen[1]() is embeds and (
-                seen[2] == embeds._version):
+                seen[2] is not None and seen[2] == version_of(embeds)):
             ids = seen[0]
             self._local.seen = (*seen[:3], 1)
         else:

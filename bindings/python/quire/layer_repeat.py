@@ -81,6 +81,6 @@ def repeat(forward: LayerForward, layer: int, query: Any, mask: Any, scaling: Op
 
 def _dense(forward: LayerForward, states: Any) -> Any:
     """[row][head][column][dim] with the memory of [row][column][head][dim]."""
-    if states.shape[2] == 1 and states.is_contiguous():
+    if states.shape[2] == 1 and states.is_contiguous() and not states.is_neg():
         return states
     return forward.rows(states)

@@ -32,11 +32,15 @@ class LayerRows:
         self.store = store
         self.sequences: List[Sequence] = []
         self.seen = torch.zeros(0, 0, dtype=torch.bool)
-        self.length = 0
         self.named = False
         self.key = b""
         self.found = 0            # columns that find() found
         self.expected: Any = None  # the ids that find() was given
+
+    @property
+    def length(self) -> int:
+        """The columns whose tokens all layers have."""
+        return self.seen.shape[1]  # type: ignore[no-any-return]
 
     def rest(self) -> None:
         """Ends the last forward; implemented with the forward."""
@@ -114,7 +118,7 @@ class LayerRows:
                 sequence.truncate(count)
                 if sequence.info.computed_tokens != count:
                     return 0  # a window has passed, or blocks were evicted meanwhile
-        self.seen, self.length = seen[:, :columns].clone(), columns
+        self.seen = seen[:, :columns].clone()
         return columns
 
     def _check_expected(self, given: Optional[Given], new: Any) -> None:
@@ -154,10 +158,7 @@ class LayerRows:
         return given.ids
 
     def _name(self, ids: Any, new: Any) -> None:
-        """Names the tokens of the forward that has ended. None: they have no ids."""
-        if ids is None:
-            self.named = False
-            return
+        """Names the tokens of the forward that has ended."""
         before = self.seen[:, :self.length - new.shape[1]].sum(1).tolist()
         words: List[int] = []
         rows = []
@@ -189,7 +190,7 @@ class LayerRows:
             raise UnsupportedError(f"the cache cannot go back to {length} tokens: a window has "
                                    "passed what the next one sees")
         self._replace(short)
-        self.seen, self.length = self.seen[:, :length], length
+        self.seen = self.seen[:, :length]
         if length == 0:
             self._end_all()
 
@@ -216,7 +217,7 @@ class LayerRows:
 
     def _end_all(self) -> None:
         self._replace([])
-        self.seen, self.length = torch.zeros(0, 0, dtype=torch.bool), 0
+        self.seen = torch.zeros(0, 0, dtype=torch.bool)
         self.named, self.key, self.found, self.expected = False, b"", 0, None
 
 

@@ -97,7 +97,5 @@ class Memory(Object):
                 target_offset: int = 0) -> None:
         """Enqueues a copy, in bytes; the ranges must not overlap. Both memories stay open until it
         has run."""
-        self._library.call(self._library.api.memory_copy, queue, target,
-                           target_offset, self, offset, size_bytes)
-        queue._keep(self)
-        queue._keep(target)
+        queue._enqueue((self, target), self._library.api.memory_copy, queue, target,
+                       target_offset, self, offset, size_bytes)

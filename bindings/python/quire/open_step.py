@@ -30,6 +30,11 @@ class OpenStep(Lasting):
         self._state = "open"
         self.handle = handle
 
+    @property
+    def ended(self) -> bool:
+        """True once it was finished or aborted."""
+        return self._state == "ended"
+
     def abort(self) -> None:
         """Undoes everything since begin."""
         self._cache._call("step_abort", self.handle)

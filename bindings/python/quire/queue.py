@@ -90,6 +90,16 @@ class _Place(Fence):
             operand._use()
         self.fresh.append(operand)
 
+    def forget(self, operands: Iterable[Any]) -> None:
+        """Gives up operands that keep() was given last, of a call that has enqueued nothing."""
+        for operand in operands:
+            fresh = self.fresh
+            for i in reversed(range(len(fresh))):
+                if fresh[i] is operand:
+                    del fresh[i]
+                    _drop([operand])
+                    break
+
     def mark_fresh(self) -> None:
         self._marked.append((self.marks, self.fresh))
         self.fresh = []
@@ -178,9 +188,18 @@ class Queue(Object):
         """Enqueues a wait: later work runs after the engine's own semaphore was signalled."""
         self._library.call(self._library.api.queue_after_native, self, native._desc())
 
-    def _keep(self, operand: Any) -> None:
-        """Keeps an array, or memory open, until all enqueued work has run."""
-        self._place.keep(operand)
+    def _enqueue(self, operands: Iterable[Any], function: Any, *arguments: Any) -> None:
+        """Calls what enqueues work, and keeps arrays, and memory open, until it has run.
+
+        They are kept first, because an interrupt may come when the call returns.
+        """
+        for operand in operands:
+            self._place.keep(operand)
+        try:
+            self._library.call(function, *arguments)
+        except errors.QuireError:
+            self._place.forget(operands)
+            raise
 
     def _advance(self) -> bool:
         """Enqueues a mark. False: the queue failed and accepts none."""

@@ -53,7 +53,7 @@ from .dtypes import DTypeLike
 from .errors import ArgumentError, UnsupportedError
 from .layer_forward import LayerForward, forward_among
 from .layer_latent import latent_call
-from .layer_masks import made, made_of, stand_in
+from .layer_masks import is_changed_stand_in, made, made_of, stand_in
 from .layer_prompts import prompts_of
 from .layer_repeat import remember, repeat
 from .layer_shapes import layer_kinds, shape_of, state_layer
@@ -472,7 +472,7 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
     proven = mine.layer in forward.known.proven
     if out is not None and proven and latent is None and _REPEATED.issuperset(options):
         remember(forward, mine.layer, query, scaling, options)
-    if out is not None and (proven or forward.before() + query.shape[2] == 1):
+    if out is not None and (proven or forward.before + query.shape[2] == 1):
         return out, None
     attention_mask = _real(attention_mask)
     if out is not None and forward.store.rounds(key.dtype):
@@ -480,7 +480,7 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
         key, value = forward.rounded(mine.layer, given)
         if latent is not None:
             key, value = latent.expand(key, value)
-    elif mine.new and forward.before():
+    elif mine.new and forward.before:
         if latent is None:
             key, value = forward.joined(mine.layer, key, value)
         else:
@@ -500,6 +500,10 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
 def _repeated(forward: LayerForward, layer: int, module: Any, query: Any, mask: Any,
               scaling: Optional[float], options: Dict[str, Any]) -> Any:
     """Attention the short way. None: this is no call for it."""
+    if is_changed_stand_in(mask):
+        forward.known.direct = False
+        raise UnsupportedError("a mask that is not needed was changed in place: reset the cache and "
+                               "call the model again, then all masks are made")
     if query.requires_grad:
         return None
     forward.called_by(module)

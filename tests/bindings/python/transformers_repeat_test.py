@@ -4,6 +4,7 @@ differs from them is noticed."""
 
 import copy
 import importlib.util
+import sys
 import unittest
 
 import quire
@@ -14,6 +15,7 @@ HAS_TORCH = (importlib.util.find_spec("torch") is not None
 if HAS_TORCH:
     import torch
     import transformers
+    import transformers.models.llama.modeling_llama
     import quire.transformers
     from quire.layer_calls import LayerCalls
 
@@ -144,6 +146,87 @@ class Repeated(unittest.TestCase):
         with self.assertRaises(quire.DeviceLostError), torch.no_grad():
             self.ours(self.ids[:, self.place:self.place + 1], past_key_values=self.cache)
         LayerCalls.run = call
+        self.forward(1)
+
+    def test_inference_mode_is_served(self):
+        self.begin()
+        with torch.inference_mode():
+            self.forward(1)
+            self.forward(2)
+        self.assertEqual(self.runs, [0, 1, 2] * 2)
+
+    def test_view_that_negates_is_read_as_what_it_shows(self):
+        self.begin()
+        module = transformers.models.llama.modeling_llama
+        rotate = module.apply_rotary_pos_emb
+        self.addCleanup(setattr, module, "apply_rotary_pos_emb", rotate)
+
+        def negated(query, key, *arguments, **options):
+            query, key = rotate(query, key, *arguments, **options)
+            return torch._neg_view(-query), torch._neg_view(-key)
+
+        module.apply_rotary_pos_emb = negated
+        self.forward(1)
+        self.forward(2)
+        self.assertEqual(self.runs, [0, 1, 2] * 2)
+
+    def hide(self, column):
+        """From layer 1 on the mask hides a column."""
+        def change(module, arguments, options):
+            options["attention_mask"][..., column] = torch.finfo(torch.float32).min
+
+        for model in (self.own, self.ours):
+            model.model.layers[1].register_forward_pre_hook(change, with_kwargs=True)
+
+    def test_mask_that_is_changed_in_place_is_noticed(self):
+        self.begin(rows=2)
+        padding = torch.ones(2, self.place + 1, dtype=torch.long)
+        padding[0, :3] = 0
+        self.cache.reset()
+        self.hide(5)
+        own = transformers.DynamicCache(config=self.own.config)
+        for first, end in ((0, 9), (9, 10), (10, 11)):
+            given = {"attention_mask": padding[:, :end]}
+            with torch.no_grad():
+                got = self.ours(self.ids[:, first:end], past_key_values=self.cache, **given)
+                wanted = self.own(self.ids[:, first:end], past_key_values=own, **given)
+            torch.testing.assert_close(got.logits[:, -1], wanted.logits[:, -1], rtol=1e-4,
+                                       atol=1e-5)
+        self.assertIn(1, self.cache.whole_layers)
+
+    def test_change_of_what_stands_for_a_mask_is_refused(self):
+        self.begin()
+        self.hide(5)
+        new = self.ids[:, self.place:self.place + 1]
+        with self.assertRaisesRegex(quire.UnsupportedError, "changed in place"), torch.no_grad():
+            self.ours(new, past_key_values=self.cache)
+        self.assertEqual(self.cache.get_seq_length(), self.place)
+        self.assertFalse(self.cache.forward.known.direct)
+
+    def test_change_of_what_stands_for_a_mask_is_refused_in_inference_mode(self):
+        self.begin()
+        self.hide(5)
+        with (self.assertRaisesRegex(quire.UnsupportedError, "changed in place"),
+              torch.inference_mode()):
+            self.ours(self.ids[:, self.place:self.place + 1], past_key_values=self.cache)
+
+    def test_interrupt_after_the_last_layer_leaves_a_whole_token(self):
+        self.begin()
+
+        def interrupts(frame, event, argument):
+            if (event == "c_return" and frame.f_code.co_name == "count_written"
+                    and len(self.cache.forward.written) == 3):
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        sys.setprofile(interrupts)
+        try:
+            with self.assertRaises(KeyboardInterrupt), torch.no_grad():
+                self.ours(self.ids[:, self.place:self.place + 1], past_key_values=self.cache)
+        finally:
+            sys.setprofile(None)
+        self.place = self.cache.get_seq_length()
+        self.forward(1)
         self.forward(1)
 
     def test_no_gradient_is_lost(self):
