@@ -360,9 +360,14 @@ class Cache(CacheBase):
         desc, _pointers, queues = self._step_desc(queue, tag, may_preempt, preempt)
         call = given(items, tokens, results)
         out = ffi.new("quire_step *")
-        self._call("step_begin", desc, call[0], call[1], _ITEM_BYTES, call[2], call[3], call[5],
-                   _RESULT_BYTES, out, beside=queues)
-        return Step(self, int(out[0]), queues, call[4])
+        try:
+            self._call("step_begin", desc, call[0], call[1], _ITEM_BYTES, call[2], call[3],
+                       call[5], _RESULT_BYTES, out, beside=queues)
+            return Step(self, int(out[0]), queues, call[4])
+        except BaseException:
+            if out[0] != 0:  # an interrupt came after it was opened
+                Step(self, int(out[0]), queues, call[4]).undo()
+            raise
 
     def apply_log(self, log: bytes, *, queue: Union[Queue, Listed[Queue], None] = None,
                   tag: int = 0, batch: Optional[Batch] = None) -> Step:

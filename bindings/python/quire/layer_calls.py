@@ -72,23 +72,26 @@ class LayerCalls:
         place = queue._place
         # An interrupt may come between any two lines: the queue holds what its work uses.
         place.fresh += (keys, values, query, out)
-        written, enqueued = batch._use(), None
+        batch_uses, queue_uses = batch._uses, queue._uses
         try:
-            enqueued = queue._use()
-            error = self._library._errors.error
-            status = api.kv_write(written, kv, enqueued, error)
-            if status >= 0:
-                status = api.attend(written, attend, enqueued, error)
-            if status >= 0:
-                place.marks += 1
-                status = api.queue_signal(enqueued, place._pointer, place.marks, error)
-            if status < 0:
-                self._library.fail(status, error)
-            status = api.fence_wait(place._pointer, place.marks, _SLICE_NS, error)
+            batch_uses.append(None)
+            try:
+                queue_uses.append(None)
+                written, enqueued, reached = batch._pointer, queue._pointer, place._pointer
+                error = self._library.error()
+                status = api.kv_write(written, kv, enqueued, error)
+                if status >= 0:
+                    status = api.attend(written, attend, enqueued, error)
+                if status >= 0:
+                    place.marks += 1
+                    status = api.queue_signal(enqueued, reached, place.marks, error)
+                if status < 0:
+                    self._library.fail(status, error)
+                status = api.fence_wait(reached, place.marks, _SLICE_NS, error)
+            finally:
+                queue_uses.pop()
         finally:
-            batch._uses.pop()
-            if enqueued is not None:
-                queue._uses.pop()
+            batch_uses.pop()
         if status == 0:
             del place.fresh[-4:]
         else:

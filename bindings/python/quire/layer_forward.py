@@ -24,7 +24,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 
 from .attention import Attention
 from .batch import Batch
-from .errors import ArgumentError, QuireError, UnsupportedError
+from .errors import ArgumentError, QuireError, StaleError, UnsupportedError
 from .groups import Group, GroupKind
 from .layer_calls import DTYPES
 from .layer_masks import (
@@ -38,6 +38,7 @@ from .step import Step
 
 # Two orders of summation differ by less than this, two kinds of attention by more.
 _CLOSE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+
 
 def _no_forward() -> None:
     """The forward of pools in which none runs."""
@@ -61,16 +62,12 @@ class LayerForward(LayerRows):
     def __init__(self, store: LayerStore):
         LayerRows.__init__(self, store)
         self.closed = False
+        self.known = store.known  # what the forwards so far have shown of the layers
         self.dtype = torch.float32  # of the model's K and V
         self.broken = False  # linear states have advanced in a forward that was interrupted
         self.before = 0      # columns that the running forward has found
         self.layers = {i for i, shape in enumerate(store.shapes) if shape is not None}
         self._clear()
-
-    @property
-    def known(self) -> Any:
-        """What the forwards so far have shown of the layers."""
-        return self.store.known
 
     @property
     def length(self) -> int:
@@ -159,14 +156,18 @@ class LayerForward(LayerRows):
                 self._name(ids, new)
                 self.named = True
         elif self.new is not None:
-            kept = [int(count) for count in self.seen[:, :self.before].sum(1)]
-            for sequence, count, added in zip(self.sequences, kept, self.counts):
-                if added:
-                    sequence.truncate(count)
-            self.seen = self.seen[:, :self.before]
-            if self.before == 0:
-                self._end_all()
+            self._take_back()
         self._clear()
+
+    def _take_back(self) -> None:
+        """Leaves what there was before the forward; a failed step leaves tokens to be computed."""
+        kept = [int(count) for count in self.seen[:, :self.before].sum(1)]
+        for sequence, count, added in zip(self.sequences, kept, self.counts):
+            if added:
+                sequence.truncate(count)
+        self.seen = self.seen[:, :self.before]
+        if self.before == 0:
+            self._end_all()
 
     def update(self, layer: int, keys: Any, values: Any) -> Tuple[Any, Any]:
         """Takes a layer's new K and V; returns what attention is to be called with."""
@@ -184,21 +185,20 @@ class LayerForward(LayerRows):
         if not self.written and layer != min(self.layers):
             raise ArgumentError(f"layer {layer} was called first: a forward begins with layer "
                                 f"{min(self.layers)}")
-        self.pending, self.alone = (layer, keys, values), False
         self.dtype = keys.dtype
+        old, whole = self.length > 0, layer in self.known.whole
+        self.pending, self.alone = (layer, keys, values), old and not whole
         begin_waiting(self)
-        if self.length:
-            if layer in self.known.whole:
-                keys, values = self.joined(layer, keys, values)
-            else:
-                self.alone = True
-        return keys, values
+        return self.joined(layer, keys, values) if old and whole else (keys, values)
 
     def finish(self) -> None:
         """Says that all of the forward's work is enqueued."""
         if self.step is not None:
-            if not self.step.ended:  # an interrupt may have come between these
-                self.step.finish()
+            try:
+                if not self.step.ended:
+                    self.step.finish()
+            except StaleError:
+                pass  # it was finished, and then an interrupt came
             self.step = None
 
     def _refuse(self, why: str) -> None:
@@ -246,9 +246,9 @@ class LayerForward(LayerRows):
             try:
                 self.step, self.batch = self.store.begin(self.sequences, self.counts, attention)
             except BaseException:
-                self.new = None
-                if self.length == 0:
-                    self._end_all()
+                if self.step is not None:
+                    self.step.undo()
+                self._take_back()
                 self._clear()
                 raise
         self.attention = attention
@@ -578,8 +578,10 @@ class LayerForward(LayerRows):
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            self.reset()
-            self.store.leave()
+            try:
+                self.reset()
+            finally:
+                self.store.leave()
 
 
 def _alike(has: Attention, wanted: Attention) -> bool:

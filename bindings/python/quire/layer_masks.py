@@ -105,7 +105,7 @@ def made_of(mask: Any) -> Optional[Made]:
 
 
 def is_changed_stand_in(mask: Any) -> bool:
-    """True if somebody has written into what stands for a mask, and so into all of it."""
+    """True if a hook has written into what stands for a mask, and so into all of it."""
     found: Any = getattr(mask, "_quire_made", None)
     if found is None or found.stands_for is None:
         return False

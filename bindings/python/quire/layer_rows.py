@@ -110,7 +110,7 @@ class LayerRows:
                 return 0
             step.commit()
         except BaseException:
-            step.abort()
+            step.undo()
             raise
         step.finish()
         for sequence, count in zip(self.sequences, counts):

@@ -15,7 +15,7 @@ from .batch import Batch, View
 from .cache import Cache as Blocks
 from .device import Device
 from .dtypes import DType, DTypeLike, dtype_of
-from .errors import LimitError, UnsupportedError
+from .errors import ArgumentError, LimitError, UnsupportedError
 from .groups import GroupKind
 from .layer_calls import LayerCalls, Repeat
 from .layer_prompts import Prompts
@@ -23,7 +23,7 @@ from .layer_shapes import LayerShape
 from .memory import window
 from .queue import Queue
 from .sequence import Sequence
-from .step import ITEM, RUN, Step
+from .step import RUN, Step
 
 _MAX_SEQUENCES = 4096  # rows and, for a moment, forks of them; 100 bytes of books each
 
@@ -136,7 +136,7 @@ class LayerStore:
             raise LimitError(f"{total} new tokens in a forward; max_query_tokens is "
                              f"{self.max_query_tokens}")
         running = [(sequence.handle, count) for sequence, count in zip(sequences, counts) if count]
-        items = np.zeros(len(running), ITEM)
+        items = np.zeros(len(running), elements.ITEM)
         items["seq"], items["token_count"] = zip(*running)
         # K and V are given, not looked up, so the token ids do not matter: all items have these.
         if len(self._unknown) < max(counts):
@@ -149,8 +149,12 @@ class LayerStore:
                                  f"{short[0]['blocks_short']} more blocks are needed")
             batch = self.batch(attention, len(items), total)
             step.commit(batch)
+            for group in range(len(self.blocks.groups)):
+                if batch.token_counts(group) != (total, total):
+                    raise ArgumentError("the sequences held tokens that were not computed; nothing "
+                                        "of this forward is kept")
         except BaseException:
-            step.abort()
+            step.undo()
             raise
         return step, batch
 

@@ -10,6 +10,7 @@ Threads: any. Other Python threads run during a call.
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import threading
@@ -94,25 +95,27 @@ class Library:
         meanwhile.
         """
         error = self._errors.error
-        used: List[Pointer] = []
-        plain = list(arguments)
+        pointers = [argument for argument in arguments if isinstance(argument, Pointer)]
+        used = [pointer._uses for pointer in (*pointers, *beside)]
+        begin, end = map(list.append, used, itertools.repeat(None)), map(list.pop, used)
         try:
-            for i, argument in enumerate(arguments):
-                if isinstance(argument, Pointer):
-                    plain[i] = argument._use()
-                    used.append(argument)
-            for owner in beside:
-                owner._use()
-                used.append(owner)
+            list(begin)  # one call, as the last one, so that no interrupt divides them
+            for pointer in beside:
+                pointer._pointer
+            plain = [argument._pointer if isinstance(argument, Pointer) else argument
+                     for argument in arguments]
             status = function(*plain, error)
         except OverflowError as why:
             raise errors.ArgumentError(f"a number does not fit: {why}") from None
         finally:
-            for owner in used:
-                owner._uses.pop()
+            list(end)
         if status < 0:
             self.fail(status, error)
         return status
+
+    def error(self) -> Any:
+        """The struct that a direct call of this thread writes its error to."""
+        return self._errors.error
 
     def fail(self, status: int, error: Any) -> None:
         kind = errors.BY_STATUS.get(status, errors.QuireError)

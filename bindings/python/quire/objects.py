@@ -122,6 +122,7 @@ class Object(Pointer, Lasting):
                 self._closing()
         except errors.StaleError:  # so is the object itself, which its destruction shows
             pass
+        destroy, error = getattr(self._library.api, self._destroy), self._library.error()
         pointer, self._owned = self._owned, None
         if pointer is None:
             return
@@ -131,10 +132,16 @@ class Object(Pointer, Lasting):
             if self._uses:
                 raise errors.BusyError(f"another thread is in a call on the {self._name}, or work "
                                        "that has not run uses it: sync its queue")
-            self._library.call(getattr(self._library.api, self._destroy), pointer)
+            try:
+                status = destroy(pointer, error)
+            except BaseException:  # an interrupt, when the call returned
+                self._closed()
+                raise
+            if status < 0:
+                self._library.fail(status, error)
         except errors.StaleError:  # it went with a cache or device that was abandoned
             _abandoned.append(self)
-        except BaseException:
+        except errors.QuireError:
             self._owned = pointer
             raise
         self._closed()
@@ -175,7 +182,7 @@ class Object(Pointer, Lasting):
             pass
 
     def __del__(self) -> None:
-        if getattr(self, "_owned", None) is None or sys.is_finalizing():
+        if getattr(self, "_owned", None) is None or sys is None or sys.is_finalizing():
             return
         if self._end():  # its parents may have waited for it
             end_waiting()

@@ -53,22 +53,29 @@ class OpenStep(Lasting):
             queue._mark()
         end_waiting()
 
-    def _undo(self) -> None:
-        if self._state == "open":
+    def undo(self) -> None:
+        """Ends the step so that nothing of it is kept, whether or not it was committed.
+
+        What the library says counts: an interrupt may have come before _state was changed.
+        """
+        try:
             self.abort()
-        else:
+        except errors.BusyError:  # it is committed
             self.finish(failed=True)
+        except errors.StaleError:
+            self._state = "ended"
 
     def _finalize(self) -> None:
         """A lost step can no longer be ended, so it is undone; else the cache would wait for it."""
         if self._state == "ended" or self._cache.closed:
             return
-        self._undo()
+        self.undo()
         warnings.warn("a step was garbage-collected and undone: commit and finish it, or abort it",
                       ResourceWarning, stacklevel=1)
 
     def __del__(self) -> None:
-        if getattr(self, "_state", "ended") != "ended" and not sys.is_finalizing():
+        if getattr(self, "_state", "ended") != "ended" and sys is not None and (
+                not sys.is_finalizing()):
             self._end()
 
     def __enter__(self: _Self) -> _Self:
@@ -80,7 +87,7 @@ class OpenStep(Lasting):
         if state == "ended":
             return
         try:
-            self._undo()
+            self.undo()
         except errors.QuireError:
             if kind is None:
                 raise

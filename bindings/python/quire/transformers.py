@@ -502,8 +502,8 @@ def _repeated(forward: LayerForward, layer: int, module: Any, query: Any, mask: 
     """Attention the short way. None: this is no call for it."""
     if is_changed_stand_in(mask):
         forward.known.direct = False
-        raise UnsupportedError("a mask that is not needed was changed in place: reset the cache and "
-                               "call the model again, then all masks are made")
+        raise UnsupportedError("a mask that is not needed was changed in place: reset the cache "
+                               "and call the model again, then all masks are made")
     if query.requires_grad:
         return None
     forward.called_by(module)

@@ -101,7 +101,8 @@ enum {
     /* A call that enqueues work also runs it, and what was enqueued before it, before it returns,
      * unless another thread runs the queue's work or a fence is waited for. This spares small
      * kernels two changes of thread each; an engine that enqueues ahead loses the overlap. Errors
-     * of the work are still the queue's, not the call's. Not together with run_tasks. */
+     * of the work are still the queue's, not the call's. The calling thread needs 64 KiB of stack.
+     * Not together with run_tasks. */
     QUIRE_DEVICE_INLINE = 1 << 2
 };
 
