@@ -30,7 +30,7 @@ CANARY_RUNS = 200_000  # it took 3,000 to 39,000 in ten runs
 LIMITS = ["-timeout=30", "-rss_limit_mb=3000", "-max_len=4096", "-len_control=0"]
 # A cache that was abandoned keeps its books until the process ends (abandon.h), so these targets
 # run in pieces of so many executions, each in a process of its own.
-PIECE_RUNS = {"backend": 1500}
+PIECE_RUNS = {"backend": 800}
 KEPT_BYTES = 12 << 10  # of one target's kept inputs
 SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:quarantine_size_mb=64",
               "UBSAN_OPTIONS": "print_stacktrace=1"}
