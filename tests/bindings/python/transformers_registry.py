@@ -18,6 +18,7 @@ cache, then with Quire's. A cell of the table is one of
 
 import argparse
 import collections
+import concurrent.futures
 import copy
 import gc
 import multiprocessing
@@ -373,8 +374,10 @@ def results(names, modes, new_tokens, jobs):
     if jobs == 1:
         yield from map(_timed, tasks)
     else:
-        with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=8) as pool:
-            yield from pool.imap(_timed, tasks)
+        # A process that the system kills for its memory ends the run in an error.
+        with concurrent.futures.ProcessPoolExecutor(
+                jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=8) as pool:
+            yield from pool.map(_timed, tasks)
 
 
 def names_of_registry():
