@@ -38,8 +38,9 @@ std::string as_hex(uint64_t value) {
 
 Record parse(const std::string &path, const std::string &line, size_t number) {
     Record record = Record::parse(line, nullptr, false);
-    bool is_record =
-        record.is_object() && record.contains("record") && record["record"].is_string();
+    bool is_record = record.is_object() && record.contains("record") &&
+                     record["record"].is_string() &&
+                     !record["record"].get_ref<const std::string &>().empty();
     if (is_record) return record;
     if (number == 1) refuse(path, "not a cache dump: it does not begin with a record");
     refuse(path, "damaged dump: line " + std::to_string(number) + " is not a record");
