@@ -79,9 +79,12 @@ struct TableShape {
     uint8_t group;
 };
 
-// The node is new in the tree.
+// The node is new in the tree. Once that is undone in a tree without full attention, its parent may
+// be bare: free_bare() frees it when nothing else of the step can be undone.
 struct PublishNode {
     uint32_t node;
+    uint32_t parent = kNone;  // set by the undo
+    uint64_t parent_generation = 0;
 };
 
 // What naming a block changes in it.

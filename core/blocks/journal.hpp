@@ -182,6 +182,9 @@ class Journal {
     // Called after all of a step was undone, some of it earlier than the rest: caches the blocks
     // again that could not be cached then. edit_count: the step's before that.
     void undo_displaced(StepEdits *step, uint64_t edit_count);
+    // Frees nodes that were left without a block and children when what was published in or below
+    // them was undone. REQUIRES: nothing of these edits is undone any more.
+    void free_bare(const StepEdits &step, uint64_t edit_count);
     // Makes the edits of a range final.
     void settle(const StepEdits &step, const EditRange &range);
 

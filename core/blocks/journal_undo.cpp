@@ -101,6 +101,18 @@ void Journal::undo_displaced(StepEdits *step, uint64_t edit_count) {
     });
 }
 
+void Journal::free_bare(const StepEdits &step, uint64_t edit_count) {
+    const Edit *edits = step.edits.data();
+    for (uint64_t i = 0; i < edit_count && !any_full_; ++i) {
+        const auto *adopt = std::get_if<Adopt>(&edits[i]);
+        if (adopt != nullptr) tree_.free_if_bare(adopt->node);
+        const auto *publish = std::get_if<PublishNode>(&edits[i]);
+        if (publish == nullptr || publish->parent == kNone) continue;
+        if (tree_.generation(publish->parent) == publish->parent_generation)
+            tree_.free_if_bare(publish->parent);
+    }
+}
+
 void Journal::undo_adopt(const Adopt &edit) {
     uint32_t *named = &tree_.change_blocks(edit.node)[edit.group];
     Block *b = &(*pools_[edit.group])[edit.block];
@@ -157,6 +169,9 @@ void Journal::undo_edit(Edit *any_edit, Sequence *s) {
                    [&](PublishNode &edit) {
                        detach(edit.node);
                        tree_.unlink(edit.node);
+                       if (!any_full_) edit.parent = tree_.parent(edit.node);
+                       if (edit.parent != kNone)
+                           edit.parent_generation = tree_.generation(edit.parent);
                        tree_.free_node(edit.node);
                    },
                    [&](Adopt &edit) { undo_adopt(edit); },

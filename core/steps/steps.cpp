@@ -79,6 +79,7 @@ void Steps::undo_step(StepRecord *record) {
     uint64_t edit_count = record->edits.size();
     changes_.undo_to(record, 0);
     if (record->dropped) books_.journal.undo_displaced(record, edit_count);
+    books_.journal.free_bare(*record, edit_count);
     runs_.close(record);
     prefixes_.settle_named(true);
 }
@@ -173,6 +174,7 @@ void Steps::settle_changes(StepRecord *record, Batch *batch) {
         bool has_edits = change.first_edit != change.edit_end;
         if (has_edits && change.kind != ChangeKind::dropped) books.journal.settle(*record, change);
     }
+    if (record->dropped) books.journal.free_bare(*record, record->edits.size());
     record->edits.shrink(0);
     for (const Change &change : record->changes) {
         if (change.kind == ChangeKind::dropped) continue;
