@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <utility>
 
 struct quire_be_device {
     uint64_t unused;
@@ -237,8 +238,9 @@ quire_status attention(quire_be_queue *, quire_be_plan *, const quire_be_attenti
 }
 // Memory stays where a device cannot say that it is idle (plugin/backend.h).
 quire_status quiesce(quire_be_device *, uint64_t, quire_error *error) {
+    bool contradicted_before = std::exchange(g_contradicted, true);  // if done() throws
     quire_status status = done(error);
-    g_contradicted |= status != QUIRE_OK && status != QUIRE_E_DEVICE_LOST;
+    g_contradicted = contradicted_before || (status != QUIRE_OK && status != QUIRE_E_DEVICE_LOST);
     return status;
 }
 quire_status shutdown(uint64_t *live, quire_error *error) {
