@@ -15,8 +15,8 @@
 // Faults    A command that finds an index outside its pool stops the queue in the same way, as an
 //           illegal address stops a GPU stream; every later call on the queue reports the fault.
 //
-// Inline    The thread of the call is the runner instead of the worker, if there is none, until the
-//           list is empty or a fence must be waited for; the worker takes over then.
+// Inline    Unless the worker or another call is the runner, the thread of a call becomes it, until
+//           the list is empty or a fence must be waited for; the worker takes over then.
 //
 // Invariants
 //   (1) commands run in the order of the calls, one at a time: only the runner takes any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""layer_calls: what a layer's forward does when it does what it did before.
+"""layer_calls: a layer's K, V and attention in direct calls of the library.
 
 A decode step of a small model spends most of its time between the calls of the library: on checks
 of operands whose kind, size and place never change. So the first forwards go through all of them
@@ -18,10 +18,9 @@ from .attention import Attention
 from .batch import Batch
 from .dtypes import DType
 from .libquire import new
-from .queue import Queue
+from .queue import SLICE_NS, Queue
 
 DTYPES = {torch.float32: DType.F32, torch.float16: DType.F16, torch.bfloat16: DType.BF16}
-_SLICE_NS = 50_000_000  # of a wait: Python handles signals between calls
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +86,7 @@ class LayerCalls:
                     status = api.queue_signal(enqueued, reached, place.marks, error)
                 if status < 0:
                     self._library.fail(status, error)
-                status = api.fence_wait(reached, place.marks, _SLICE_NS, error)
+                status = api.fence_wait(reached, place.marks, SLICE_NS, error)
             finally:
                 queue_uses.pop()
         finally:

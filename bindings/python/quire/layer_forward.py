@@ -27,8 +27,7 @@ from .batch import Batch
 from .errors import ArgumentError, QuireError, StaleError, UnsupportedError
 from .groups import Group, GroupKind
 from .layer_calls import DTYPES
-from .layer_masks import (
-    kind_of, new_tokens, shown, stands_for, version_of, visible_in)
+from .layer_masks import kind_of, new_tokens, shown, stands_for, version_of, visible_in
 from .layer_prompts import Given, Prompts
 from .layer_rows import LayerRows
 from .layer_shapes import LayerShape
@@ -285,7 +284,7 @@ class LayerForward(LayerRows):
         layer, keys, values = self.pending
         if self.new is None:
             self.begin(keys.shape[0], keys.shape[2], new,
-                        None if attention is None else self.attentions(layer, attention))
+                       None if attention is None else self.attentions(layer, attention))
         self._fit(layer, keys, values, attention)
         if not self.known.learned:
             self.replay[layer] = keys, values

@@ -70,7 +70,8 @@ def new_tokens(visible: Any, rows: int, columns: int) -> Any:
 
 
 def version_of(tensor: Any) -> Optional[int]:
-    """A number that changes with the tensor's content. None: torch.inference_mode has none."""
+    """A number that changes with the tensor's content. None: one made under
+    torch.inference_mode, whose changes are not counted."""
     return None if tensor.is_inference() else tensor._version
 
 

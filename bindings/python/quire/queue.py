@@ -15,7 +15,7 @@ from .objects import Object, expect
 FAILED = 0xFFFFFFFFFFFFFFFF  # a fence's value: work before it failed
 FOREVER = 0xFFFFFFFFFFFFFFFF
 # Python handles signals, such as Ctrl-C's, only between calls, so a long wait is split.
-_SLICE_NS = 50_000_000
+SLICE_NS = 50_000_000
 
 
 def nanoseconds(timeout: Optional[float]) -> int:
@@ -65,7 +65,7 @@ class Fence(Object):
         """Waits for the value; returns False after `timeout` seconds. Handles signals meanwhile."""
         left = nanoseconds(timeout)
         while True:
-            slice_ns = min(left, _SLICE_NS)
+            slice_ns = min(left, SLICE_NS)
             status = self._library.call(self._library.api.fence_wait, self, value, slice_ns)
             if status != TIMED_OUT:
                 return True

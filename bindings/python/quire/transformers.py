@@ -366,7 +366,7 @@ _IGNORED = {"position_ids", "cache_position", "use_cache", "output_hidden_states
             "output_router_logits", "position_embeddings", "token_type_ids", "input_ids",
             "past_key_values", "past_key_value", "labels", "inputs_embeds", "training"}
 _SERVED = {"softcap", "s_aux", "output_attentions"}
-# What the hooks of transformers 5 collect in a forward: {name: list}, or None.
+# Returns {name: list} of the outputs that hooks of transformers 5 collect in a forward, or None.
 _COLLECTED = getattr(output_capturing, "_active_collector", ContextVar("none", default=None)).get
 _REPEATED = _IGNORED | {"softcap"}
 

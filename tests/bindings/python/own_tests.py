@@ -7,6 +7,7 @@ brackets stands above the tests that it explains; a name that begins with * stan
 """
 
 import fnmatch
+import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -63,3 +64,14 @@ def compare(theirs, ours, path):
             outcome, message = ("passed", "") if got == "passed" else ("failed", got)
         cases.append(report.Case(module, test, outcome, 0, message))
     return cases
+
+
+def conclude(both, path, options):
+    """Prints {whose parts: {test: outcome}}, theirs first, or compares them; the exit status."""
+    if options.json:
+        print(json.dumps(both, indent=1, sort_keys=True))
+        return 0
+    for name, found in both.items():
+        print(f"{name}: {sum(outcome == 'passed' for outcome in found.values())} pass of "
+              f"{len(found)}")
+    return report.write(compare(*both.values(), path), options.gtest_output)

@@ -19,7 +19,6 @@ If they are missing there is one case, and it is skipped.
 """
 
 import argparse
-import json
 import os
 import pathlib
 import subprocess
@@ -106,14 +105,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         both = {cache: outcomes(cache, pathlib.Path(work), options)
                 for cache in ("transformers", "quire")}
-    if options.json:
-        print(json.dumps(both, indent=1, sort_keys=True))
-        return 0
-    for cache, found in both.items():
-        print(f"{cache}: {sum(outcome == 'passed' for outcome in found.values())} pass of "
-              f"{len(found)}")
-    return report.write(own_tests.compare(both["transformers"], both["quire"], KNOWN),
-                        options.gtest_output)
+    return own_tests.conclude(both, KNOWN, options)
 
 
 if __name__ == "__main__":

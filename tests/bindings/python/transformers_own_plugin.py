@@ -23,7 +23,7 @@ OURS = {"quire": True, "transformers": False}[os.environ["QUIRE_TRANSFORMERS_CAC
 torch.set_num_threads(1)
 
 
-# What the tests import, and the release has elsewhere.
+# Names that the tests import, and the release has elsewhere.
 
 def module_from(path, name):
     spec = importlib.util.spec_from_file_location(name, path)

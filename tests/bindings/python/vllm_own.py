@@ -138,14 +138,7 @@ def main():
         write_model(folder)
         both = {manager: outcomes(manager, folder, pathlib.Path(work), options.connectors)
                 for manager in ("vllm", "quire")}
-    if options.json:
-        print(json.dumps(both, indent=1, sort_keys=True))
-        return 0
-    for manager, found in both.items():
-        print(f"{manager}: {sum(outcome == 'passed' for outcome in found.values())} pass of "
-              f"{len(found)}")
-    path = CONNECTORS_KNOWN if options.connectors else KNOWN
-    return report.write(own_tests.compare(both["vllm"], both["quire"], path), options.gtest_output)
+    return own_tests.conclude(both, CONNECTORS_KNOWN if options.connectors else KNOWN, options)
 
 
 if __name__ == "__main__":
