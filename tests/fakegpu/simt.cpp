@@ -442,7 +442,10 @@ void Shadow::note_write(bool by_atomic, const Where &where) {
     if (writer != kNobody && !are_both_atomic && !is_ordered(writer, written)) {
         race("writes", writer, where);
     }
-    if (reader != kNobody && !is_ordered(reader, read)) race("writes", reader, where);
+    bool is_after_warp = reading_warp == self.warp && read.warp != self.time.warp;
+    if (reader != kNobody && !is_after_warp && !is_ordered(reader, read)) {
+        race("writes", reader, where);
+    }
     reader = kNobody;  // what comes after this write comes after those reads
     writer = are_both_atomic && writer != self.index ? kSeveral : self.index;
     written = self.time;

@@ -179,6 +179,7 @@ struct Shadow {
 
     uint32_t writer = kNobody;
     uint32_t reader = kNobody;
+    uint32_t reading_warp = kNobody;  // kSeveral: lanes of several warps
     Time written;
     Time read;
     bool is_set = false;
@@ -187,8 +188,14 @@ struct Shadow {
     void note_read(const Where &where) {
         bool is_ordered = writer == self.index || written.block != self.time.block;
         if (!is_set || !is_ordered) judge_read(where);
-        bool is_again = read.block == self.time.block && reader != self.index;
-        reader = is_again && reader != kNobody ? kSeveral : self.index;
+        bool is_again = reader != kNobody && read.block == self.time.block;
+        if (is_again && reader != self.index) {
+            reader = kSeveral;
+            reading_warp = reading_warp == self.warp ? self.warp : kSeveral;
+        } else {
+            reader = self.index;
+            reading_warp = self.warp;
+        }
         read = self.time;
     }
     void note_write(bool by_atomic, const Where &where);
@@ -254,6 +261,12 @@ class SharedArray {
         if (index.value >= count) (*this)[index];
         shadows_[index.value].note_write(false, where);
         return values_[index.value] = value;
+    }
+    // As a read, of which the caller counts several as one.
+    T take(Index index, const Where &where) {
+        if (index.value >= count) (*this)[index];
+        shadows_[index.value].note_read(where);
+        return values_[index.value];
     }
     uint64_t address_of(uint64_t index) const { return offset_ + index * sizeof(T); }
     void begin_write(Index index) {

@@ -100,6 +100,29 @@ QUIRE_KERNEL(test_ordered_by_warp, 64, Numbers, call) {
     store<uint32_t>(call.out + thread_index() * 4, shared.parts[thread_index() ^ call.count]);
 }
 
+// A lane writes an element that lanes of its warp read before a collective, and another's if asked.
+QUIRE_KERNEL(test_write_after_warp, 64, Numbers, call) {
+    QUIRE_SHARED(SumShared, shared);
+    uint32_t first = thread_index() / warp_width() * warp_width();
+    if (thread_index() == first) shared.parts[first] = first;
+    ballot(true);
+    store<uint32_t>(call.out + thread_index() * 4, shared.parts[first]);
+    ballot(true);
+    uint32_t writer = first + call.count;
+    if (thread_index() == writer) shared.parts[first] = 1u;
+    if (call.count == 2) store<uint32_t>(call.out, shared.parts[first]);
+}
+
+// All threads read an element, and one writes it after a collective of its warp.
+QUIRE_KERNEL(test_write_after_block, 128, Numbers, call) {
+    QUIRE_SHARED(SumShared, shared);
+    if (thread_index() == 0) shared.parts[0] = 0u;
+    barrier();
+    store<uint32_t>(call.out + thread_index() * 4, shared.parts[0]);
+    ballot(true);
+    if (thread_index() == 127) shared.parts[0] = 1u;
+}
+
 // An array of 48 KiB, and one with an element more.
 struct FullShared {
     SharedArray<uint32_t, 12288> words;
@@ -243,6 +266,15 @@ TEST_P(Simt, race_of_reads_and_writes_is_named) {
         // The warps have passed no barrier between the write of one and the read of the other.
         expect_says(run("test_ordered_by_warp"), "race: reads");
     }
+}
+
+TEST_P(Simt, warp_may_write_after_its_lanes_have_read) {
+    numbers_.count = 1;
+    EXPECT_EQ(run("test_write_after_warp"), "");
+    numbers_.count = 2;  // lanes read again, without a collective
+    expect_says(run("test_write_after_warp"), "race: ");
+    expect_says(run("test_write_after_block"),
+                "race: writes an element of shared memory that several threads touched");
 }
 
 TEST_P(Simt, shared_memory_has_an_end_and_is_poisoned) {
