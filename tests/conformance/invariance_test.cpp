@@ -45,6 +45,11 @@ void for_each_shape(Rig &rig, const std::function<void(AttentionSpec)> &body) {
         spec.shape.flags = QUIRE_ATTENTION_BATCH_INVARIANT;
         spec.shape.group_kind = spec.shape.window = 0;
         body(spec);
+        if (shape.q_dtype != QUIRE_DTYPE_BF16 || shape.k_head_dim != 64) continue;
+        constexpr uint32_t kOwn = QUIRE_SCALE_TOKEN_HEAD;
+        uint32_t codes = QUIRE_DTYPE_F8_E4M3FN;
+        put_types({codes, codes, kOwn, kOwn}, &spec.shape);
+        if (is_offered(rig, spec.shape)) body(spec);
     }
 }
 
