@@ -22,9 +22,15 @@ bool is_wide(std::initializer_list<int64_t> strides, uint64_t address) {
     return address % kWideBytes == 0;
 }
 
-// Options that say how many elements of a row may be loaded at once.
+// Options that say how many elements of a row, or scales, may be loaded at once.
 uint32_t width_options(const quire_be_pool &pool) {
     uint32_t options = 0;
+    bool has_own =
+        pool.k_scale_kind == QUIRE_SCALE_TOKEN_HEAD || pool.v_scale_kind == QUIRE_SCALE_TOKEN_HEAD;
+    if (!has_own ||
+        is_wide({pool.k_scale_offset, pool.v_scale_offset, pool.scale_head_stride}, 0)) {
+        options |= kWideScales;
+    }
     if (!is_wide({pool.block_stride, pool.layer_stride, pool.k_head_stride, pool.k_token_stride},
                  pool.address)) {
         return options;

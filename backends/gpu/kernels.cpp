@@ -24,12 +24,6 @@ constexpr Known kKnown[kKernelCount] = {
     {"quire_attend_fragments", 128, sizeof(AttendCall)},
     {"quire_attend_prefill", 128, sizeof(AttendCall), true, kPrefillSharedBytes},
     {"quire_copy", 128, sizeof(PieceCall)},
-    {"quire_decode_bf16_64", 128, sizeof(AttendCall), false, kDecodeSharedBytes<64>},
-    {"quire_decode_bf16_96", 128, sizeof(AttendCall), false, kDecodeSharedBytes<96>},
-    {"quire_decode_bf16_128", 128, sizeof(AttendCall), false, kDecodeSharedBytes<128>},
-    {"quire_decode_f16_64", 128, sizeof(AttendCall), false, kDecodeSharedBytes<64>},
-    {"quire_decode_f16_96", 128, sizeof(AttendCall), false, kDecodeSharedBytes<96>},
-    {"quire_decode_f16_128", 128, sizeof(AttendCall), false, kDecodeSharedBytes<128>},
     {"quire_fence_passed", 1, sizeof(FenceCall)},
     {"quire_fence_signal", 1, sizeof(FenceCall)},
     {"quire_fill", 128, sizeof(PieceCall)},
@@ -38,6 +32,11 @@ constexpr Known kKnown[kKernelCount] = {
     {"quire_move", 64, sizeof(MoveCall)},
     {"quire_reduce", 64, sizeof(AttendCall)},
     {"quire_rows", 64, sizeof(AttendCall)},
+#define QUIRE_KNOWN(name, format, dim)                               \
+    {"quire_decode_" #name "_" #dim, 128, sizeof(AttendCall), false, \
+     kDecodeSharedBytes<format, dim>},
+    QUIRE_DECODE_INSTANCES(QUIRE_KNOWN)
+#undef QUIRE_KNOWN
 };
 
 }  // namespace

@@ -18,12 +18,6 @@ enum class KernelName {
     attend_fragments,
     attend_prefill,
     copy,
-    decode_bf16_64,
-    decode_bf16_96,
-    decode_bf16_128,
-    decode_f16_64,
-    decode_f16_96,
-    decode_f16_128,
     fence_passed,
     fence_signal,
     fill,
@@ -31,9 +25,15 @@ enum class KernelName {
     merge,
     move,
     reduce,
-    rows
+    rows,
+#define QUIRE_NAME(name, format, dim) decode_##name##_##dim,
+    QUIRE_DECODE_INSTANCES(QUIRE_NAME)
+#undef QUIRE_NAME
 };
-constexpr size_t kKernelCount = 18;
+#define QUIRE_ONE(name, format, dim) +1
+constexpr size_t kKernelCount =
+    static_cast<size_t>(KernelName::rows) + 1 QUIRE_DECODE_INSTANCES(QUIRE_ONE);
+#undef QUIRE_ONE
 
 // Limit on the thread blocks of a launch in each of its two dimensions, on every device.
 constexpr uint64_t kMostBlocks = 65535;

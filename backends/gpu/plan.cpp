@@ -22,17 +22,20 @@ constexpr char kManySlopes[] =
     "ALiBi supports at most 512 query heads; divide the heads over devices";
 static_assert(kMostSlopes == 512);
 
-// True if the kernels of kernels/decode.cu serve the shape: rows of q's own type, and all heads of
-// a KV head in one unit. Other options, and plans that may have masks, stay with the kernels that
-// serve every shape. The size of blocks has no say, because it may not change a bit.
+// True if the kernels of kernels/decode.cu serve the shape: rows of q's own type or of 8-bit codes,
+// and all heads of a KV head in one unit. Other options, and plans that may have masks, stay with
+// the kernels that serve every shape. The size of blocks has no say, because it may not change a
+// bit.
 bool serves_decode(const quire_be_attention_query &shape) {
     constexpr uint32_t kServed = QUIRE_ATTENTION_BATCH_INVARIANT | QUIRE_ATTENTION_SINK_LOGITS |
                                  QUIRE_BE_ATTENTION_SOFT_CAP | QUIRE_BE_ATTENTION_ROPE |
                                  QUIRE_BE_ATTENTION_AMAX;
     bool is_group = shape.group_kind == QUIRE_GROUP_FULL || shape.group_kind == QUIRE_GROUP_WINDOW;
-    return is_group && (shape.flags & ~kServed) == 0 && shape.q_dtype == shape.k_dtype &&
-           shape.q_dtype == shape.v_dtype && shape.k_head_dim == shape.v_head_dim &&
-           has_decode_instance(format_of(shape.q_dtype), shape.k_head_dim) && shape.kv_heads != 0 &&
+    bool is_16_bit = shape.q_dtype == QUIRE_DTYPE_F16 || shape.q_dtype == QUIRE_DTYPE_BF16;
+    bool is_type = shape.k_dtype == shape.q_dtype || format_of(shape.k_dtype) >= kI8;
+    return is_group && (shape.flags & ~kServed) == 0 && is_16_bit && is_type &&
+           shape.k_dtype == shape.v_dtype && shape.k_head_dim == shape.v_head_dim &&
+           has_decode_instance(format_of(shape.k_dtype), shape.k_head_dim) && shape.kv_heads != 0 &&
            shape.q_heads / shape.kv_heads <= kFragmentQueries;
 }
 

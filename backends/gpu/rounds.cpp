@@ -27,9 +27,9 @@ struct DecodeInstance {
     KernelName name;
 };
 constexpr DecodeInstance kDecodeInstances[] = {
-    {kBf16, 64, KernelName::decode_bf16_64},   {kBf16, 96, KernelName::decode_bf16_96},
-    {kBf16, 128, KernelName::decode_bf16_128}, {kF16, 64, KernelName::decode_f16_64},
-    {kF16, 96, KernelName::decode_f16_96},     {kF16, 128, KernelName::decode_f16_128},
+#define QUIRE_INSTANCE(name, format, dim) {format, dim, KernelName::decode_##name##_##dim},
+    QUIRE_DECODE_INSTANCES(QUIRE_INSTANCE)
+#undef QUIRE_INSTANCE
 };
 
 const DecodeInstance *find_decode(uint32_t format, uint32_t dim) {
@@ -123,7 +123,7 @@ void begin_round(AttendCall *call, uint64_t first_token, const Scratch &scratch)
 // Both kernels with matrix instructions give the same bits.
 AttendKernel choose_kernel(const AttendCall &round, uint32_t teams_of_prefill) {
     if (decodes(round)) {
-        const DecodeInstance *instance = find_decode(round.q_format, round.k_dim);
+        const DecodeInstance *instance = find_decode(round.k_format, round.k_dim);
         return {instance->name, kFragmentQueries, 1, true};
     }
     if (!has_fragments(round)) return {KernelName::attend, kQueriesPerUnit};

@@ -58,6 +58,18 @@ for dim, row in {
 }.items():
     row.needs = (*MATRIX, "ldmatrix")
     NVIDIA |= {f"quire_decode_{name}_{dim}": row for name in ("bf16", "f16")}
+# Codes have half the bytes, and are converted: e4m3 with an instruction of sm_89 and newer, by more
+# of them on others.
+for dim, (asked_bytes, reciprocals, blocks, per_byte) in {
+    64: (22544, 46, 3, {"i8": 0.19, "e4m3": 0.22, "e5m2": 0.16}),
+    96: (32784, 50, 2, {"i8": 0.16, "e4m3": 0.19, "e5m2": 0.13}),
+    128: (43024, 54, 2, {"i8": 0.14, "e4m3": 0.16, "e5m2": 0.11}),
+}.items():
+    NVIDIA |= {f"quire_decode_{name}_{dim}":
+               Row(128, reciprocals=reciprocals, calls=86, needs=(*MATRIX, "ldmatrix"),
+                   asked_bytes=asked_bytes, kv_bytes=32 * dim, per_byte=limit,
+                   blocks={"sm_80": blocks, "sm_86": 2, "sm_90": blocks})
+               for name, limit in per_byte.items()}
 # Figures of the kernels that time is spent in.
 AMD = {
     "quire_attend": Row(64, reciprocals=27),

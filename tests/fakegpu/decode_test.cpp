@@ -17,11 +17,14 @@ constexpr uint64_t kNumbers = kOut + 8192;  // the table, the length, cu_q
 
 struct Shape {
     uint32_t dim = 64;
-    uint32_t dtype = QUIRE_DTYPE_BF16;
+    uint32_t dtype = QUIRE_DTYPE_BF16;  // of K and V, and of q unless they are codes
     uint32_t block_tokens = 16;
     uint32_t q_heads = 4;
     uint32_t flags = 0;
     uint32_t group_kind = QUIRE_GROUP_FULL;
+    uint32_t q_dtype = 0;  // 0: that of K and V
+
+    bool has_codes() const { return q_dtype != 0; }
 };
 
 }  // namespace
@@ -40,9 +43,19 @@ class Decode : public Driver {
     uint64_t runs_of(const std::string &kernel, const Shape &shape) {
         Rig rig(api());
         EXPECT_EQ(rig.open(), QUIRE_OK) << rig.error.message;
-        Paged paged = {rig.address, Rig::kGiven, 1, shape.block_tokens, shape.dim, shape.dtype, 2};
+        Paged paged = {rig.address,
+                       Rig::kGiven,
+                       1,
+                       shape.block_tokens,
+                       shape.dim,
+                       shape.dtype,
+                       shape.has_codes() ? 1u : 2u};
         quire_be_plan_desc desc = paged.plan(shape.q_heads, 1, 1, 1);
         desc.shape.flags = shape.flags;
+        if (shape.has_codes()) {
+            desc.shape.q_dtype = shape.q_dtype;
+            desc.shape.k_scale_kind = desc.shape.v_scale_kind = QUIRE_SCALE_HEAD;
+        }
         desc.shape.group_kind = shape.group_kind;
         desc.shape.window = shape.group_kind == QUIRE_GROUP_FULL ? 0 : 8;
         quire_be_plan *plan = nullptr;
@@ -55,6 +68,10 @@ class Decode : public Driver {
         EXPECT_EQ(api().copy(rig.queue, &copy, 1, &rig.error), QUIRE_OK);
         quire_be_pool pool = paged.pool();
         pool.group_kind = shape.group_kind;
+        if (shape.has_codes()) {
+            pool.k_scale_kind = pool.v_scale_kind = QUIRE_SCALE_HEAD;
+            pool.scales = rig.address + kNumbers + 256;
+        }
         quire_be_attention args{};
         args.struct_size = sizeof args;
         args.pool = &pool;
@@ -90,6 +107,23 @@ TEST_P(Decode, kernels_serve_sixteen_bits_at_three_head_dims) {
     }
 }
 
+TEST_P(Decode, kernels_serve_codes_beside_both_types) {
+    const std::pair<uint32_t, const char *> kCodes[] = {
+        {QUIRE_DTYPE_I8, "i8_"}, {QUIRE_DTYPE_F8_E4M3FN, "e4m3_"}, {QUIRE_DTYPE_F8_E5M2, "e5m2_"}};
+    for (const auto &[dtype, name] : kCodes) {
+        for (uint32_t dim : {64u, 96u, 128u}) {
+            for (uint32_t q_dtype : {QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16}) {
+                Shape shape;
+                shape.dim = dim;
+                shape.dtype = dtype;
+                shape.q_dtype = q_dtype;
+                std::string kernel = std::string("quire_decode_") + name + std::to_string(dim);
+                EXPECT_EQ(runs_of(kernel, shape), one()) << kernel;
+            }
+        }
+    }
+}
+
 TEST_P(Decode, kernels_leave_what_is_rare_to_others) {
     const std::string kernel = "quire_decode_bf16_64";
     Shape common;
@@ -99,12 +133,14 @@ TEST_P(Decode, kernels_leave_what_is_rare_to_others) {
     EXPECT_EQ(runs_of(kernel, common), one());
     common.block_tokens = 8;  // which may not change a bit
     EXPECT_EQ(runs_of(kernel, common), one());
-    Shape rare[5];
+    Shape rare[6];
     rare[0].dim = 80;
     rare[1].q_heads = 17;
     rare[2].flags = QUIRE_ATTENTION_MASK;
     rare[3].flags = QUIRE_ATTENTION_NOT_CAUSAL;
     rare[4].group_kind = QUIRE_GROUP_CHUNKED;
+    rare[5].dtype = QUIRE_DTYPE_F8_E4M3FN;
+    rare[5].q_dtype = QUIRE_DTYPE_F32;
     for (const Shape &shape : rare) {
         EXPECT_EQ(runs_of(kernel, shape), 0u);
         EXPECT_EQ(runs_of("quire_reduce", shape), 1u);

@@ -41,7 +41,7 @@ constexpr Types kAllTypes[] = {
     {"f16", QUIRE_DTYPE_F16, QUIRE_SCALE_NONE, QUIRE_DTYPE_F16, "quire_attend_fragments",
      "quire_attend_prefill", "quire_decode_f16_64"},
     {"fp8", QUIRE_DTYPE_F8_E4M3FN, QUIRE_SCALE_TOKEN_HEAD, QUIRE_DTYPE_F16,
-     "quire_attend_fragments", "quire_attend_prefill"},
+     "quire_attend_fragments", "quire_attend_prefill", "quire_decode_e4m3_64"},
 };
 
 // Two sequences of a cache on the vendor's device. Activations are in pinned memory: K, V, q, out.
@@ -289,6 +289,7 @@ TEST_P(GraphCache, decodes_what_single_calls_decode) {
     if (vendor().name != std::string("cuda")) return;  // else this is what was just done
     setenv(kVariable, "plain", 1);
     decode(kAllTypes[1]);
+    decode(kAllTypes[2]);
 }
 
 TEST_P(GraphCache, reads_prompts_as_single_calls_do) {
@@ -299,6 +300,7 @@ TEST_P(GraphCache, reads_prompts_as_single_calls_do) {
     if (vendor().name != std::string("cuda")) return;
     setenv(kVariable, "plain", 1);
     read_prompts(kAllTypes[1]);
+    read_prompts(kAllTypes[2]);
 }
 
 TEST_P(GraphCache, of_fewer_rows_than_the_step_fails_it) {

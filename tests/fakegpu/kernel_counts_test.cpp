@@ -32,7 +32,15 @@ constexpr Shape kDecodeF8 = {
 constexpr Shape kDecodeI8 = {"decode of int8", QUIRE_DTYPE_I8, QUIRE_DTYPE_BF16, 128, 4, 1, 1024};
 constexpr Shape kDecodeWide = {
     "decode of heads of 256", QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, 256, 4, 1, 1024};
+constexpr Shape kDecodeMiddle = {
+    "decode of heads of 96", QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, 96, 4, 1, 1024};
+constexpr Shape kDecodeF8Middle = {
+    "decode of fp8 of heads of 96", QUIRE_DTYPE_F8_E4M3FN, QUIRE_DTYPE_BF16, 96, 4, 1, 1024};
+constexpr Shape kDecodeF8Small = {
+    "decode of fp8 of heads of 64", QUIRE_DTYPE_F8_E4M3FN, QUIRE_DTYPE_F16, 64, 8, 1, 1024};
 constexpr Shape kPrompt = {"prompt", QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, 128, 4, 64, 64};
+
+constexpr const char *kVariable = "QUIRE_GPU_ATTENTION";
 
 struct Row {
     const char *kernel;
@@ -47,6 +55,13 @@ const Row kRows[] = {
     {"quire_attend_fragments", kDecodeF16, {{2, 8, 92.2, 239, 2.29}, {2, 16, 51, 376, 1.15}}},
     {"quire_attend_fragments", kDecodeF8, {{4, 8, 155, 421, 2.29}, {1, 16, 83.3, 705, 1.15}}},
     {"quire_attend_fragments", kDecodeI8, {{4, 8, 155, 421, 2.29}, {1, 16, 83.3, 705, 1.15}}},
+    {"quire_decode_bf16_128", kDecode, {{1, 1, 12.2, 17.5, 0.0626}, {}}},
+    {"quire_decode_f16_64", kDecodeF16, {{2, 1, 13.7, 17.9, 0.126}, {}}},
+    {"quire_decode_bf16_96", kDecodeMiddle, {{1, 1, 12.6, 17.6, 0.0834}, {}}},
+    {"quire_decode_e4m3_128", kDecodeF8, {{2, 1, 20.4, 18.9, 0.126}, {}}},
+    {"quire_decode_i8_128", kDecodeI8, {{2, 1, 20.4, 18.9, 0.126}, {}}},
+    {"quire_decode_e4m3_96", kDecodeF8Middle, {{2, 1, 21.4, 19.1, 0.167}, {}}},
+    {"quire_decode_e4m3_64", kDecodeF8Small, {{2, 1, 23.4, 19.8, 0.251}, {}}},
     {"quire_attend", kDecodeWide, {{4, 1, 82.6, 75.4, 0.227}, {4, 1, 41.6, 75.4, 0.114}}},
     {"quire_attend_prefill", kPrompt, {{2, 8, 3630, 10900, 20}, {2, 16, 1860, 19400, 10}}},
     {"quire_reduce", kDecode, {{1.2, 1, 0.266, 0.0235, 0.0157}, {1.12, 1, 0.141, 0.0235, 0.00782}}},
@@ -55,10 +70,12 @@ const Row kRows[] = {
 
 class KernelCounts : public Driver {
  protected:
-    void SetUp() override {
-        Driver::SetUp();
-        // The decode kernels' own words of the dialect (warp_words.hpp) are not counted yet.
-        setenv("QUIRE_GPU_ATTENTION", "plain", 1);
+    void SetUp() override { Driver::SetUp(); }
+    void TearDown() override {
+        unsetenv(kVariable);
+        Driver::TearDown();
+    }
+    void open() {
         rig_.emplace(api());
         ASSERT_EQ(rig_->open(), QUIRE_OK) << rig_->error.message;
         void *pointer = nullptr;
@@ -66,15 +83,14 @@ class KernelCounts : public Driver {
                                   &rig_->error),
                   QUIRE_OK);
     }
-    void TearDown() override {
+    void close() {
         api().mem_free(rig_->device, address_, kBytes, QUIRE_BE_MEMORY_DEVICE);
         rig_.reset();
-        unsetenv("QUIRE_GPU_ATTENTION");
-        Driver::TearDown();
     }
 
     // Writes the shape's K and V and attends, counting.
     std::vector<fakegpu::SiteCount> run(const Shape &shape) {
+        open();
         symbol<void (*)(int)>("fakegpu_count")(1);
         fill(kOfScales, 4096, 0x3F);
         fill(kOfGiven, kBytes - kOfGiven, 0x3C);  // about 0.01 in bf16, 1.06 in f16
@@ -88,6 +104,7 @@ class KernelCounts : public Driver {
         std::vector<fakegpu::SiteCount> counts(counted(nullptr, 0));
         counted(counts.data(), counts.size());
         symbol<void (*)(int)>("fakegpu_count")(0);
+        close();
         return counts;
     }
     // The bytes of K and V that a kernel serves.
@@ -192,6 +209,10 @@ std::string text_of(const fakegpu::Measured &is) {
 
 TEST_P(KernelCounts, are_within_the_limits_of_their_rows) {
     for (const Row &row : kRows) {
+        // Rows of the decode kernels, which AMD's GPUs lack, and of those that serve without them.
+        bool has_join = std::string(row.kernel).find("quire_decode_") == 0;
+        if (has_join && row.of_vendor[GetParam()].instructions == 0) continue;
+        has_join ? unsetenv(kVariable) : setenv(kVariable, "plain", 1);
         std::vector<fakegpu::SiteCount> counts = run(row.shape);
         fakegpu::Measured is = measure(counts, row.kernel, kv_bytes(row.shape));
         EXPECT_GT(is.instructions, 0) << row.kernel << " did not run";

@@ -17,6 +17,7 @@ void land_all_but(uint32_t groups);
 
 inline void warp_barrier(Where where = Where::current()) { gather(0, where); }
 inline uint64_t shuffle_from(uint64_t value, uint32_t lane, Where where = Where::current()) {
+    count_access(Kind::shuffle, 0, 0, where);
     return gather(value, where)[lane % warp_width()];
 }
 template <uint32_t groups>
@@ -31,12 +32,14 @@ void land_unit(const LateCopy &copy) {
     if (copy.from != 0) {
         std::memcpy(&unit, reach(copy.from, sizeof unit, sizeof unit, copy.where), sizeof unit);
     }
-    array[{copy.index, copy.where}] = unit;
+    array.put({copy.index, copy.where}, unit, copy.where);
 }
 // from: 0 for zeros.
 template <typename Unit, uint32_t count>
 void copy_unit_async(SharedArray<Unit, count> &to, uint32_t index, uint64_t from, Where where) {
     static_assert(sizeof(Unit) == 16);
+    if (from != 0) count_access(Kind::global_copy, from, sizeof(Unit), where);
+    count_access(Kind::shared_copy, to.address_of(index), sizeof(Unit), where);
     to.begin_write({index, where});
     begin_copy({land_unit<Unit, count>, &to, index, from, where});
 }
@@ -47,9 +50,11 @@ template <typename Unit, uint32_t count>
 class Rows {
  public:
     Rows(SharedArray<Unit, count> &from, uint32_t index, const Where &where)
-        : mine_(from[{index, where}]),
+        : mine_(from.take({index, where}, where)),
           rows_(gather(reinterpret_cast<uint64_t>(&mine_), where)),
-          where_(where) {}
+          where_(where) {
+        count_access(Kind::shared_matrix, from.address_of(index), sizeof(Unit), where);
+    }
     Rows(const Rows &) = delete;
     ~Rows() { gather(0, where_); }  // until all lanes have read it
 

@@ -126,10 +126,11 @@ struct MergeCall {
 };
 
 enum WidthOption : uint32_t {
-    kWideK = kFirstOwnOption,         // rows of K: 16-byte aligned, a multiple of 4 elements
-    kWideRows = kFirstOwnOption * 2,  // rows of K and V are aligned to 16 bytes
-    kDecodes = kFirstOwnOption * 4,   // the plan's shape is served by the kernels of decode.cu
-    kSeats = kFirstOwnOption * 8,     // of decode.cu: blocks are numbered by seats (bundle.hpp)
+    kWideK = kFirstOwnOption,            // rows of K: 16-byte aligned, a multiple of 4 elements
+    kWideRows = kFirstOwnOption * 2,     // rows of K and V are aligned to 16 bytes
+    kDecodes = kFirstOwnOption * 4,      // the plan's shape is served by the kernels of decode.cu
+    kSeats = kFirstOwnOption * 8,        // of decode.cu: blocks are numbered by seats (bundle.hpp)
+    kWideScales = kFirstOwnOption * 16,  // scales of rows, if any, are aligned to 16 bytes
 };
 
 // Places per chunk; one state covers one chunk. Every query's chunks begin at multiples of it, so
@@ -151,9 +152,19 @@ constexpr uint32_t kTeamsOnAmd = 2;
 constexpr uint32_t kPrefillSharedBytes = 74'768;
 constexpr uint32_t kMostFragmentDim = 128;
 constexpr uint32_t kFirstTicket = UINT32_MAX;  // of join.hpp
-// Shared memory of a block of decode.cu: four rings of five stages of sixteen rows, and 528 bytes.
-template <uint32_t dim>
-constexpr uint32_t kDecodeSharedBytes = 4 * 5 * 16 * dim * 2 + 528;
+// The instances of decode.cu: the format of K and V, and the head dim. X(name, format, dim)
+#define QUIRE_DIMS_OF(X, name, format) X(name, format, 64) X(name, format, 96) X(name, format, 128)
+#define QUIRE_DECODE_INSTANCES(X) \
+    QUIRE_DIMS_OF(X, bf16, kBf16) \
+    QUIRE_DIMS_OF(X, f16, kF16)   \
+    QUIRE_DIMS_OF(X, i8, kI8)     \
+    QUIRE_DIMS_OF(X, e4m3, kE4m3) \
+    QUIRE_DIMS_OF(X, e5m2, kE5m2)
+// Shared memory of a block of decode.cu: four rings of five stages of sixteen rows, for codes with
+// sixteen scales each, and 528 bytes.
+template <uint32_t format, uint32_t dim>
+constexpr uint32_t kDecodeSharedBytes =
+    4 * (format >= kI8 ? (5 * (16 * dim + 64) + 127) / 128 * 128 : 5 * 16 * dim * 2) + 528;
 constexpr uint32_t kMostSlopes = 512;
 
 struct AttendCall {

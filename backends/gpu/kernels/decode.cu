@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// decode: attention over K and V of q's own 16-bit type, at the head dims that models have. One
+// decode: attention over K and V of q's own 16-bit type or of 8-bit codes, at the head dims that
+// models have. One
 // block of four warps computes a chunk of 512 places for one KV head and up to sixteen queries:
 // its heads, of as many tokens as fit. Each warp streams its own pages (stream.hpp, ring.hpp), and
 // the block that comes last joins the chunks (join.hpp), so that a layer is one launch.
@@ -63,7 +64,7 @@ template <uint32_t format, uint32_t dim>
 QUIRE_DEVICE inline void decode(const AttendCall &call) {
     if constexpr (has_warp_words()) {
         using Shape = DecodeShape<format, dim>;
-        QUIRE_LARGE_SHARED(DecodeShared<Shape>, shared, kDecodeSharedBytes<dim>);
+        QUIRE_LARGE_SHARED(DecodeShared<Shape>, shared, (kDecodeSharedBytes<format, dim>));
         if (is_idle(call.head, shared.flag)) return;
         Unit unit;
         if (find_decode_unit(call, unit)) decode_unit<Shape>(call, shared, unit);
@@ -72,11 +73,11 @@ QUIRE_DEVICE inline void decode(const AttendCall &call) {
     }
 }
 
-QUIRE_KERNEL(quire_decode_bf16_64, 128, AttendCall, call) { decode<kBf16, 64>(call); }
-QUIRE_KERNEL(quire_decode_bf16_96, 128, AttendCall, call) { decode<kBf16, 96>(call); }
-QUIRE_KERNEL(quire_decode_bf16_128, 128, AttendCall, call) { decode<kBf16, 128>(call); }
-QUIRE_KERNEL(quire_decode_f16_64, 128, AttendCall, call) { decode<kF16, 64>(call); }
-QUIRE_KERNEL(quire_decode_f16_96, 128, AttendCall, call) { decode<kF16, 96>(call); }
-QUIRE_KERNEL(quire_decode_f16_128, 128, AttendCall, call) { decode<kF16, 128>(call); }
+#define QUIRE_DECODE(name, format, dim)                                                       \
+    QUIRE_KERNEL_OF_BLOCKS(quire_decode_##name##_##dim, 128, (dim == 64 ? 3 : 2), AttendCall, \
+                           call) {                                                            \
+        decode<format, dim>(call);                                                            \
+    }
+QUIRE_DECODE_INSTANCES(QUIRE_DECODE)
 
 }  // namespace quire::gpu

@@ -52,6 +52,16 @@
 #define QUIRE_KERNEL(name, threads, Arguments, call)      \
     extern "C" __global__ void __launch_bounds__(threads) \
         name(const __grid_constant__ Arguments call)
+#define QUIRE_KERNEL_OF_BLOCKS(name, threads, blocks, Arguments, call) \
+    extern "C" __global__ void __launch_bounds__(threads, blocks)      \
+        name(const __grid_constant__ Arguments call)
+#endif
+
+// The same, with as many registers as leave room for so many blocks on a multiprocessor. NVIDIA's
+// compiler may otherwise choose fewer and keep some in memory.
+#if !defined(QUIRE_KERNEL_OF_BLOCKS)
+#define QUIRE_KERNEL_OF_BLOCKS(name, threads, blocks, Arguments, call) \
+    QUIRE_KERNEL(name, threads, Arguments, call)
 #endif
 
 // One object of this type, shared by all threads of a block; its initial contents are undefined.
@@ -409,6 +419,8 @@ QUIRE_DEVICE inline void wait_copies() { asm volatile("cp.async.wait_all;" ::: "
         #name, threads, sizeof(Arguments),                                                \
         [](const void *arguments) { name(*static_cast<const Arguments *>(arguments)); }}; \
     static void name(const Arguments &call)
+#define QUIRE_KERNEL_OF_BLOCKS(name, threads, blocks, Arguments, call) \
+    QUIRE_KERNEL(name, threads, Arguments, call)
 
 #define QUIRE_SHARED(Type, name) Type &name = fakegpu::shared_object<Type>()
 

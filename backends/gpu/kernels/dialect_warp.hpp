@@ -17,6 +17,7 @@
 //   wait_copies_but<n>()     all but the thread's newest n groups are complete
 //   pack_bf16(), pack_f16()  two numbers, rounded to nearest, as 16-bit numbers, the first low
 //   f16_of_pair()            one of a pair as f32
+//   even_bytes_first()       the word's bytes 0, 2, 1, 3
 //   load_matrices()          four matrices of 8 x 8 16-bit numbers. Lane 8 i + j gives the unit
 //                            that holds row j of matrix i; to[i] is the lane's two elements of
 //                            matrix i: row lane / 4, columns 2 (lane % 4) and the next (PTX ISA,
@@ -42,6 +43,7 @@ QUIRE_DEVICE void device_fence();
 QUIRE_DEVICE uint32_t take_ticket(uint64_t address);
 QUIRE_DEVICE uint32_t pack_bf16(float low, float high);
 QUIRE_DEVICE float f16_of_pair(uint32_t pair, uint32_t which);
+QUIRE_DEVICE uint32_t even_bytes_first(uint32_t word);
 template <uint32_t count>
 QUIRE_DEVICE void copy_unit_async(SharedArray<FourWords, count> &to, uint32_t index, uint64_t from,
                                   bool is_seen);
@@ -85,6 +87,9 @@ QUIRE_DEVICE inline float f16_of_pair(uint32_t pair, uint32_t which) {
     auto half_bits = static_cast<uint16_t>(pair >> (16 * which));
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half_bits));
     return value;
+}
+QUIRE_DEVICE inline uint32_t even_bytes_first(uint32_t word) {
+    return __byte_perm(word, 0, 0x3120);
 }
 template <uint32_t count>
 QUIRE_DEVICE inline void copy_unit_async(SharedArray<FourWords, count> &to, uint32_t index,
@@ -184,6 +189,9 @@ inline uint32_t pack_bf16(float low, float high) {
 }
 inline float f16_of_pair(uint32_t pair, uint32_t which) {
     return fakegpu::f16_of(pair >> (16 * which));
+}
+inline uint32_t even_bytes_first(uint32_t word) {
+    return (word & 0xFF0000FFu) | (word & 0xFF00u) << 8 | (word >> 8 & 0xFF00u);
 }
 template <uint32_t count>
 void copy_unit_async(SharedArray<FourWords, count> &to, uint32_t index, uint64_t from, bool is_seen,

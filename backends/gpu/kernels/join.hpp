@@ -48,8 +48,10 @@ QUIRE_DEVICE inline void store_share(DecodeShared<Shape> &shared, uint32_t warp,
         QUIRE_UNROLL
         for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
             const float (&of)[8] = stream.values[n];
-            FourWords four = {{bits_of(of[2 * row]), bits_of(of[2 * row + 1]),
-                               bits_of(of[4 + 2 * row]), bits_of(of[5 + 2 * row])}};
+            uint32_t second = Shape::kHasCodes ? 4 + 2 * row : 2 * row + 1;
+            uint32_t third = Shape::kHasCodes ? 2 * row + 1 : 4 + 2 * row;
+            FourWords four = {{bits_of(of[2 * row]), bits_of(of[second]), bits_of(of[third]),
+                               bits_of(of[5 + 2 * row])}};
             shared.ring[warp * Shape::kRingUnits + (2 * n + row) * 32 + lane_index()] = four;
         }
     }
@@ -119,10 +121,22 @@ QUIRE_DEVICE inline void store_lse(const AttendCall &call, int32_t token, uint32
     store<float>(call.lse + at * 4, lse);
 }
 
+// A lane's four numbers of a sixteen: the first is of this column, and the second two begin so many
+// later.
+template <typename Shape>
+QUIRE_DEVICE inline uint32_t column_of_four() {
+    return lane_index() % 4 * (Shape::kHasCodes ? 4 : 2);
+}
+template <typename Shape>
+QUIRE_DEVICE constexpr uint32_t step_of_four() {
+    return Shape::kHasCodes ? 2 : 8;
+}
+
 // Two neighbouring elements of a result.
 template <typename Shape>
 QUIRE_DEVICE inline void store_two(const AttendCall &call, uint64_t to, float first, float second) {
-    uint32_t pair = Shape::kIsBf16 ? pack_bf16(first, second) : pack_f16(first, second);
+    bool is_bf16 = Shape::kHasCodes ? call.q_format == kBf16 : Shape::kIsBf16;
+    uint32_t pair = is_bf16 ? pack_bf16(first, second) : pack_f16(first, second);
     if (((call.out | static_cast<uint64_t>(call.out_stride) * 2) & 3) == 0) {
         store<uint32_t>(to, pair);
     } else {
@@ -160,15 +174,21 @@ QUIRE_DEVICE inline void store_chunk(const AttendCall &call, DecodeShared<Shape>
     }
     for (uint32_t n = warp / 2; n < Shape::kSixteens; n += 2) {
         FourNumbers four = add_shares(shared, (2 * n + warp % 2) * 32 + lane_index(), factors);
-        uint32_t column = n * 16 + lane_index() % 4 * 2;
+        uint32_t column = n * 16 + column_of_four<Shape>();
         if (is_whole) {
             uint64_t to = result_of<Shape>(call, token, q_head) + column * 2;
             store_two<Shape>(call, to, four.v[0] * of_result, four.v[1] * of_result);
-            store_two<Shape>(call, to + 16, four.v[2] * of_result, four.v[3] * of_result);
+            store_two<Shape>(call, to + step_of_four<Shape>() * 2, four.v[2] * of_result,
+                             four.v[3] * of_result);
             continue;
         }
         uint64_t to = call.values + (index * Shape::kDim + column) * 4;
-        for (uint32_t i = 0; i < 4; ++i) store<float>(to + (i % 2 + i / 2 * 8) * 4, four.v[i]);
+        if constexpr (Shape::kHasCodes) {
+            store<FourWords>(to, {{bits_of(four.v[0]), bits_of(four.v[1]), bits_of(four.v[2]),
+                                   bits_of(four.v[3])}});
+        } else {
+            for (uint32_t i = 0; i < 4; ++i) store<float>(to + (i % 2 + i / 2 * 8) * 4, four.v[i]);
+        }
     }
 }
 

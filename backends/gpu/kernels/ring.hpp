@@ -28,49 +28,60 @@ namespace quire::gpu {
 
 constexpr uint32_t kStages = 5;
 
-// The shape that a decode kernel is compiled for.
+// The shape that a decode kernel is compiled for: K and V hold 16-bit numbers of q's own type, or
+// codes, beside which q may have either 16-bit type.
 template <uint32_t format, uint32_t dim>
 struct DecodeShape {
     static constexpr uint32_t kFormat = format;
-    static constexpr bool kIsBf16 = format == kBf16;
+    static constexpr bool kHasCodes = format != kF16 && format != kBf16;
+    static constexpr bool kIsBf16 = format == kBf16;  // V, when it is multiplied
     static constexpr uint32_t kDim = dim;
     static constexpr uint32_t kSixteens = dim / 16;
-    static constexpr uint32_t kRowUnits = dim / 8;
+    static constexpr uint32_t kUnitElements = kHasCodes ? 16 : 8;
+    // Sixteens that four matrices cover.
+    static constexpr uint32_t kSixteensOfLoad = kUnitElements / 8;
+    static constexpr uint32_t kRowUnits = dim / kUnitElements;
     static constexpr uint32_t kStageUnits = kPagePlaces * kRowUnits;
-    static constexpr uint32_t kRingUnits = kStages * kStageUnits;
+    // Scales that codes have for each row follow the stages: sixteen numbers of each stage.
+    static constexpr uint32_t kScaleUnits = kHasCodes ? kPagePlaces / 4 : 0;
+    static constexpr uint32_t kFirstScale = kStages * kStageUnits;
+    // Rings begin at multiples of eight units, so that swizzling stays within them.
+    static constexpr uint32_t kRingUnits = (kFirstScale + kStages * kScaleUnits + 7) / 8 * 8;
     // Units within which a row is swizzled.
-    static constexpr uint32_t kSwizzled = kRowUnits % 8 == 0 ? 8 : 4;
-    // A copy of all lanes covers 32 units: whole rows, or with 12 units a row eight rows in three.
-    static constexpr uint32_t kPhases = kRowUnits == 12 ? 3 : 1;
+    static constexpr uint32_t kSwizzled = kRowUnits % 8 == 0 ? 8 : kRowUnits % 4 == 0 ? 4 : 2;
+    // A copy of all lanes covers 32 units: whole rows, or with 6 or 12 units a row 16 or 8 rows in
+    // three.
+    static constexpr uint32_t kPhases = kRowUnits % 3 == 0 ? 3 : 1;
     static constexpr uint32_t kRowsOfRound = 32 * kPhases / kRowUnits;
     static constexpr uint32_t kRounds = kPagePlaces / kRowsOfRound;
     static_assert(dim == 64 || dim == 96 || dim == 128);
 };
 
-// Rows r and r + 1 of twelve units begin 64 bytes apart in the banks, so pairs of rows count there.
+// Eight rows of a matrix begin at one place of the banks, at two, or at four, as a row has a
+// multiple of 8, 4 or 2 units.
 template <typename Shape>
 QUIRE_DEVICE constexpr uint32_t swizzle(uint32_t row) {
-    return Shape::kSwizzled == 8 ? row % 8 : row / 2 % 4;
+    return row * Shape::kSwizzled / 8 % Shape::kSwizzled;
 }
 template <typename Shape>
 QUIRE_DEVICE constexpr uint32_t unit_of_row(uint32_t row, uint32_t unit) {
     return row * Shape::kRowUnits + (unit ^ swizzle<Shape>(row));
 }
 
-// Where the lane reads a stage's matrices; the place of sixteen columns follows from that of the
-// first, since swizzling is an exclusive or.
+// Where the lane reads a stage's matrices, four at a time; the place of two units' columns follows
+// from that of the first two, since swizzling is an exclusive or.
 template <typename Shape>
-QUIRE_DEVICE inline uint32_t unit_of_columns(uint32_t first, uint32_t sixteen) {
-    uint32_t unit = 2 * sixteen;
+QUIRE_DEVICE inline uint32_t unit_of_columns(uint32_t first, uint32_t pair) {
+    uint32_t unit = 2 * pair;
     return (first ^ unit % Shape::kSwizzled) + unit / Shape::kSwizzled * Shape::kSwizzled;
 }
-// K: matrices of keys 0 to 7, elements 0 to 7 and 8 to 15; then of keys 8 to 15.
+// K: matrices of keys 0 to 7, the first and the second unit; then of keys 8 to 15.
 template <typename Shape>
 QUIRE_DEVICE inline uint32_t first_unit_of_k() {
     uint32_t matrix = lane_index() / 8;
     return unit_of_row<Shape>(matrix / 2 * 8 + lane_index() % 8, matrix % 2);
 }
-// V: matrices of elements 0 to 7, keys 0 to 7 and 8 to 15; then of elements 8 to 15.
+// V: matrices of the first unit, keys 0 to 7 and 8 to 15; then of the second.
 template <typename Shape>
 QUIRE_DEVICE inline uint32_t first_unit_of_v() {
     uint32_t matrix = lane_index() / 8;
@@ -78,10 +89,13 @@ QUIRE_DEVICE inline uint32_t first_unit_of_v() {
 }
 
 // Sixteen bytes of a row that is not aligned to them.
+template <typename Shape>
 QUIRE_DEVICE inline FourWords load_unit(uint64_t from) {
-    FourWords unit;
-    for (uint32_t i = 0; i < 4; ++i) {
-        unit.v[i] = load<uint16_t>(from + i * 4) | uint32_t{load<uint16_t>(from + i * 4 + 2)} << 16;
+    FourWords unit = {{0, 0, 0, 0}};
+    for (uint32_t i = 0; i < 16; i += 16 / Shape::kUnitElements) {
+        uint32_t element =
+            Shape::kHasCodes ? load<uint8_t>(from + i) : uint32_t{load<uint16_t>(from + i)};
+        unit.v[i / 4] |= element << (i % 4 * 8);
     }
     return unit;
 }
@@ -115,7 +129,16 @@ QUIRE_DEVICE inline LaneCopies<Shape> copies_of_lane(const AttendCall &call) {
     return copies;
 }
 
-// Lane i holds the address of K in the warp's page i, and lane kPagesOfWarp + i that of V.
+// Where the scales of the page's sixteen rows are that begin at this key.
+QUIRE_DEVICE inline uint64_t scales_at(const AttendCall &call, const Unit &unit, uint64_t block,
+                                       uint32_t in_block, uint32_t side) {
+    int64_t offset = side == 0 ? call.k_scale_offset : call.v_scale_offset;
+    return block + static_cast<uint64_t>(offset + unit.kv_head * call.scale_head_stride) +
+           in_block * 4;
+}
+
+// Lane i holds the address of K in the warp's page i, lane kPagesOfWarp + i that of V, and as many
+// lanes after them hold the addresses of their rows' scales.
 QUIRE_DEVICE inline uint64_t addresses_of_pages(const AttendCall &call, const Unit &unit,
                                                 const Pages &pages) {
     uint32_t index = lane_index() % kPagesOfWarp;
@@ -123,8 +146,10 @@ QUIRE_DEVICE inline uint64_t addresses_of_pages(const AttendCall &call, const Un
     int32_t place = place_of_page(pages, index);
     uint64_t block = block_of(call, unit, place);
     uint32_t in_block = static_cast<uint32_t>(place) % call.block_tokens;
-    return lane_index() / kPagesOfWarp % 2 == 0 ? k_row_of(call, unit, block, in_block)
-                                                : v_row_of(call, unit, block, in_block);
+    uint32_t side = lane_index() / kPagesOfWarp % 2;
+    if (lane_index() >= 2 * kPagesOfWarp) return scales_at(call, unit, block, in_block, side);
+    return side == 0 ? k_row_of(call, unit, block, in_block)
+                     : v_row_of(call, unit, block, in_block);
 }
 
 template <typename Shape>
@@ -141,8 +166,7 @@ QUIRE_DEVICE inline uint32_t unit_of_copy(const LaneCopies<Shape> &copies, uint3
                                           uint32_t round) {
     uint32_t rows = round * Shape::kRowsOfRound;
     // A row's bits that a round changes are above those that a lane's row has.
-    uint32_t turned = Shape::kSwizzled == 8 ? rows % 8 : 0;
-    return rows * Shape::kRowUnits + (copies.to[phase] ^ turned);
+    return rows * Shape::kRowUnits + (copies.to[phase] ^ swizzle<Shape>(rows));
 }
 
 // Starts to copy a page's K (side 0) or V (1) to the stage that begins at unit `stage`.
@@ -163,9 +187,25 @@ QUIRE_DEVICE inline void copy_page(RingOf<Shape> &ring, uint32_t stage, uint64_t
     }
 }
 
-// True if each page lies in one block, in rows that are aligned to 16 bytes.
+// The four scales of the lane's rows 4 lane to 4 lane + 3 of a page; REQUIRES: lane < 4.
+QUIRE_DEVICE inline FourWords load_scales(const AttendCall &call, const Unit &unit, int32_t page,
+                                          uint32_t side, uint32_t places) {
+    FourWords four = {{0, 0, 0, 0}};
+    for (uint32_t i = 0; i < 4; ++i) {
+        uint32_t row = lane_index() * 4 + i;
+        if ((places >> row & 1u) == 0) continue;
+        int32_t place = page + static_cast<int32_t>(row);
+        uint64_t block = block_of(call, unit, place);
+        uint32_t in_block = static_cast<uint32_t>(place) % call.block_tokens;
+        four.v[i] = load<uint32_t>(scales_at(call, unit, block, in_block, side));
+    }
+    return four;
+}
+
+// True if each page lies in one block, in rows and scales that are aligned to 16 bytes.
 QUIRE_DEVICE inline bool has_whole_pages(const AttendCall &call) {
-    return has(call, kWideRows) && call.block_tokens % static_cast<uint32_t>(kPagePlaces) == 0;
+    return has(call, kWideRows) && has(call, kWideScales) &&
+           call.block_tokens % static_cast<uint32_t>(kPagePlaces) == 0;
 }
 
 // Like copy_page(), for any other pool: finds each row's block, and copies at once what is not
@@ -194,7 +234,7 @@ QUIRE_DEVICE inline void copy_rows(const AttendCall &call, const Unit &unit, Rin
                 copy_unit_async(ring, to, from, is_seen);
             } else {
                 FourWords nothing = {{0, 0, 0, 0}};
-                ring[to] = is_seen ? load_unit(from) : nothing;
+                ring[to] = is_seen ? load_unit<Shape>(from) : nothing;
             }
         }
     }

@@ -19,56 +19,39 @@
 // again, carefully: a token's sums leave out the rows of V that it does not see, and rests are
 // multiplied by finite elements only. What the quick way got without a NaN, the careful one gets
 // bit for bit. The careful way also serves what is rare: soft caps, blocks that are not made of
-// whole pages, and pools whose rows are not aligned to 16 bytes.
+// whole pages, pools whose rows are not aligned to 16 bytes, and, beside codes, queries that f16
+// cannot hold and codes that are NaN.
+//
+// Scales: a head's scale of K goes to the scores with the call's, that of V to the sums at the end.
+// A row's own scale of K is multiplied into its scores, that of V into its weights, which could
+// then leave f16: so a query's weights are also divided by a power of two, their values' exponent,
+// that grows as their largest does.
 //
 // Threads: all lanes of a warp, together.
 #pragma once
 
+#include "queries.hpp"
 #include "ring.hpp"
 #include "softmax.hpp"
 
 namespace quire::gpu {
 
-constexpr float kLog2OfE = 1.44269504088896341f;
-
 // A lane's share: rows lane / 4 (index 0) and lane / 4 + 8 (index 1) of the queries.
 template <typename Shape>
 struct Stream {
-    uint32_t queries[Shape::kSixteens][4];
+    Queries<Shape> queries;
     float values[Shape::kSixteens][8];  // weighted sums, scattered as a Tile
     float shifts[2];
-    float sums[2];  // over the lane's columns
+    float sums[2];          // over the lane's columns
+    uint32_t exponents[2];  // of values, biased: 2^(exponent - 141) is their unit
+    uint32_t nans;          // not 0: codes that are NaN were read as numbers
 };
 
-enum class Way { quick, careful };
+constexpr uint32_t kLeastExponent = 15;  // so that the unit is a normal number
 
 template <typename Shape>
 QUIRE_DEVICE constexpr float log2_of_weight() {
     return Shape::kIsBf16 ? 0.0f : 14.0f;
-}
-
-QUIRE_DEVICE inline uint32_t load_pair(uint64_t from, bool is_aligned) {
-    if (is_aligned) return load<uint32_t>(from);
-    return load<uint16_t>(from) | uint32_t{load<uint16_t>(from + 2)} << 16;
-}
-
-template <typename Shape>
-QUIRE_DEVICE inline void load_queries(const AttendCall &call, const Unit &unit,
-                                      Stream<Shape> &stream) {
-    uint32_t signs = call.scale < 0.0f ? 0x80008000u : 0u;
-    bool is_aligned = ((call.q | static_cast<uint64_t>(call.q_stride) * 2) & 3) == 0;
-    QUIRE_UNROLL
-    for (uint32_t row = 0; row < 2; ++row) {
-        uint32_t m = lane_index() / 4 + 8 * row;
-        int64_t first = int64_t{token_of(unit, m)} * call.q_stride +
-                        int64_t{q_head_of(call, unit, m)} * Shape::kDim + lane_index() % 4 * 2;
-        uint64_t from = call.q + static_cast<uint64_t>(first) * 2;
-        QUIRE_UNROLL
-        for (uint32_t i = 0; i < 2 * Shape::kSixteens; ++i) {
-            uint32_t pair = m < unit.count ? load_pair(from + i * 16, is_aligned) ^ signs : 0u;
-            stream.queries[i / 2][row + i % 2 * 2] = pair;
-        }
-    }
 }
 
 template <typename Shape>
@@ -81,32 +64,96 @@ QUIRE_DEVICE inline void clear(Stream<Shape> &stream) {
     for (uint32_t row = 0; row < 2; ++row) {
         stream.shifts[row] = minus_infinity();
         stream.sums[row] = 0.0f;
+        stream.exponents[row] = kLeastExponent;
+    }
+    stream.nans = 0;
+}
+
+// The factors of each row's products and of its scores. A factor of 0 would make a score of -inf,
+// which stands for an unseen key, NaN.
+struct Factors {
+    float of_products[2];
+    float of_scores[2];  // log2(e) if products are capped
+};
+
+template <Way way>
+QUIRE_DEVICE inline bool is_capped(const AttendCall &call) {
+    return way == Way::careful && has(call, kSoftCap);
+}
+
+template <typename Shape, Way way>
+QUIRE_DEVICE inline Factors factors_of(const AttendCall &call, const Unit &unit,
+                                       const Queries<Shape> &queries) {
+    Factors factors;
+    float scale = scale_of_products<Shape>(call, unit);
+    QUIRE_UNROLL
+    for (uint32_t row = 0; row < 2; ++row) {
+        float of_row = scale_of_row<Shape, way>(queries, row, scale);
+        factors.of_products[row] = of_row;
+        of_row = is_capped<way>(call) ? kLog2OfE : of_row * kLog2OfE;
+        factors.of_scores[row] = of_row < 0x1p-126f ? 0x1p-126f : of_row;
+    }
+    return factors;
+}
+
+// The lane's columns of a page: the scales of their rows.
+template <typename Shape>
+QUIRE_DEVICE inline void read_scales(RingOf<Shape> &ring, uint32_t first, float (&scales)[4]) {
+    QUIRE_UNROLL
+    for (uint32_t half = 0; half < 2; ++half) {
+        FourWords four = ring[first + 2 * half + lane_index() % 4 / 2];
+        bool is_second = lane_index() % 2 != 0;
+        scales[2 * half] = float_of(is_second ? four.v[2] : four.v[0]);
+        scales[2 * half + 1] = float_of(is_second ? four.v[3] : four.v[1]);
     }
 }
 
-// The factor of scores.
-template <Way way>
-QUIRE_DEVICE inline float log2_of_unit(const AttendCall &call) {
-    if (way == Way::careful && has(call, kSoftCap)) return kLog2OfE;
-    return fabsf(call.scale) * kLog2OfE;
+// A page's stage: its first unit, where the lane reads matrices, and its scales.
+struct Stage {
+    uint32_t columns;
+    uint32_t scales;
+};
+
+template <typename Shape, Way way>
+QUIRE_DEVICE inline void multiply_sixteens(const AttendCall &call, RingOf<Shape> &ring,
+                                           uint32_t columns, Stream<Shape> &stream,
+                                           float (&scores)[8]) {
+    bool is_bf16 =
+        Shape::kHasCodes ? way == Way::careful && call.q_format == kBf16 : Shape::kIsBf16;
+    QUIRE_UNROLL
+    for (uint32_t n = 0; n < Shape::kSixteens; n += Shape::kSixteensOfLoad) {
+        uint32_t words[4];
+        load_matrices(ring, unit_of_columns<Shape>(columns, n / Shape::kSixteensOfLoad), words);
+        QUIRE_UNROLL
+        for (uint32_t which = 0; which < Shape::kSixteensOfLoad; ++which) {
+            uint32_t keys[4];
+            keys_of<Shape, way>(words, which, is_bf16 ? kBf16 : kF16, keys, stream.nans);
+            if (is_bf16) {
+                multiply_matrices<true>(stream.queries.v[n + which], keys, scores);
+            } else {
+                multiply_matrices<false>(stream.queries.v[n + which], keys, scores);
+            }
+        }
+    }
 }
 
 // The products of the queries with a page's keys; capped, they are the scores.
 template <typename Shape, Way way>
-QUIRE_DEVICE inline void multiply_keys(const AttendCall &call, RingOf<Shape> &ring, uint32_t first,
-                                       const Stream<Shape> &stream, float (&scores)[8]) {
+QUIRE_DEVICE inline void multiply_keys(const AttendCall &call, RingOf<Shape> &ring,
+                                       const Stage &stage, const Factors &factors,
+                                       Stream<Shape> &stream, float (&scores)[8]) {
     for (uint32_t i = 0; i < 8; ++i) scores[i] = 0.0f;
-    QUIRE_UNROLL
-    for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
-        uint32_t keys[4];
-        load_matrices(ring, unit_of_columns<Shape>(first, n), keys);
-        multiply_matrices<Shape::kIsBf16>(stream.queries[n], keys, scores);
+    multiply_sixteens<Shape, way>(call, ring, stage.columns, stream, scores);
+    if (Shape::kHasCodes && has(call, kOwnKScale)) {
+        float scales[4];
+        read_scales<Shape>(ring, stage.scales, scales);
+        QUIRE_UNROLL
+        for (uint32_t i = 0; i < 8; ++i) scores[i] *= scales[i % 2 + i / 4 * 2];
     }
-    if constexpr (way == Way::quick) return;
-    if (!has(call, kSoftCap)) return;
-    float scale = fabsf(call.scale);
+    if (!is_capped<way>(call)) return;
     for (uint32_t i = 0; i < 8; ++i) {
-        scores[i] = call.soft_cap * tanh_of(scores[i] * scale / call.soft_cap);
+        float score = scores[i] * factors.of_products[i / 2 % 2];
+        scores[i] = call.soft_cap * tanh_of(score / call.soft_cap);
     }
 }
 
@@ -123,16 +170,26 @@ QUIRE_DEVICE inline void hide_unseen(const Reach (&of_rows)[2], int32_t place, f
     }
 }
 
+template <typename Shape>
+QUIRE_DEVICE inline void multiply_row(uint32_t row, float factor, Stream<Shape> &stream) {
+    QUIRE_UNROLL
+    for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
+        QUIRE_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) stream.values[n][2 * row + i % 2 + i / 2 * 4] *= factor;
+    }
+}
+
 // Raises the shifts to what the page's scores need.
 template <typename Shape>
-QUIRE_DEVICE inline void raise_shifts(const float (&scores)[8], float unit, Stream<Shape> &stream) {
+QUIRE_DEVICE inline void raise_shifts(const float (&scores)[8], const Factors &factors,
+                                      Stream<Shape> &stream) {
     float tops[2];
     QUIRE_UNROLL
     for (uint32_t row = 0; row < 2; ++row) {
         float top = fmaxf(fmaxf(scores[2 * row], scores[2 * row + 1]),
                           fmaxf(scores[4 + 2 * row], scores[5 + 2 * row]));
         top = fmaxf(top, shuffle_xor(top, 1));
-        tops[row] = fmaxf(top, shuffle_xor(top, 2)) * unit;
+        tops[row] = fmaxf(top, shuffle_xor(top, 2)) * factors.of_scores[row];
     }
     if (ballot(tops[0] > stream.shifts[0] || tops[1] > stream.shifts[1]) == 0) return;
     QUIRE_UNROLL
@@ -142,12 +199,62 @@ QUIRE_DEVICE inline void raise_shifts(const float (&scores)[8], float unit, Stre
         float factor = before == shift ? 1.0f : exp2_of(before - shift);
         stream.shifts[row] = shift;
         stream.sums[row] *= factor;
+        multiply_row(row, factor, stream);
+    }
+}
+
+// Turns scores into weights.
+template <typename Shape>
+QUIRE_DEVICE inline void weigh(float (&scores)[8], const Factors &factors, Stream<Shape> &stream) {
+    QUIRE_UNROLL
+    for (uint32_t row = 0; row < 2; ++row) {
+        // If all scores are -inf, the weights are 0; -inf - -inf would be NaN.
+        float shift = stream.shifts[row];
+        shift = (shift == minus_infinity() ? 0.0f : shift) - log2_of_weight<Shape>();
         QUIRE_UNROLL
-        for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
-            QUIRE_UNROLL
-            for (uint32_t i = 0; i < 4; ++i)
-                stream.values[n][2 * row + i % 2 + i / 2 * 4] *= factor;
+        for (uint32_t i = 0; i < 4; ++i) {
+            float &score = scores[2 * row + i % 2 + i / 2 * 4];
+            score = exp2_of(multiply_add(score, factors.of_scores[row], -shift));
+            stream.sums[row] += score;
         }
+    }
+}
+
+// Multiplies weights by their rows' own scales, in the values' unit, which grows if it must. Keys
+// that a query does not see have no scale.
+template <typename Shape>
+QUIRE_DEVICE inline void scale_weights(RingOf<Shape> &ring, uint32_t first,
+                                       const uint32_t (&seen)[2], float (&weights)[8],
+                                       Stream<Shape> &stream) {
+    float scales[4];
+    read_scales<Shape>(ring, first, scales);
+    uint32_t needed[2];
+    QUIRE_UNROLL
+    for (uint32_t row = 0; row < 2; ++row) {
+        float top = 0.0f;
+        QUIRE_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) {
+            float &weight = weights[2 * row + i % 2 + i / 2 * 4];
+            uint32_t column = lane_index() % 4 * 2 + i % 2 + i / 2 * 8;
+            weight = (seen[row] >> column & 1u) != 0 ? weight * scales[i] : 0.0f;
+            top = fmaxf(top, fabsf(weight));
+        }
+        top = fmaxf(top, shuffle_xor(top, 1));
+        top = fmaxf(top, shuffle_xor(top, 2));
+        needed[row] = smaller(bits_of(top) >> 23, 254u);
+    }
+    bool is_large = needed[0] > stream.exponents[0] || needed[1] > stream.exponents[1];
+    bool any_large = ballot(is_large) != 0;
+    QUIRE_UNROLL
+    for (uint32_t row = 0; row < 2; ++row) {
+        if (any_large && needed[row] > stream.exponents[row]) {
+            auto steps = static_cast<int32_t>(stream.exponents[row] - needed[row]);
+            multiply_row(row, exp2_of(static_cast<float>(steps)), stream);
+            stream.exponents[row] = needed[row];
+        }
+        float factor = float_of((268 - stream.exponents[row]) << 23);
+        QUIRE_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) weights[2 * row + i % 2 + i / 2 * 4] *= factor;
     }
 }
 
@@ -169,23 +276,11 @@ QUIRE_DEVICE inline void split_pair(float first, float second, uint32_t *high, u
 }
 
 template <typename Shape>
-QUIRE_DEVICE inline Weights weigh(float (&scores)[8], float unit, Stream<Shape> &stream) {
-    QUIRE_UNROLL
-    for (uint32_t row = 0; row < 2; ++row) {
-        // If all scores are -inf, the weights are 0; -inf - -inf would be NaN.
-        float shift = stream.shifts[row];
-        shift = (shift == minus_infinity() ? 0.0f : shift) - log2_of_weight<Shape>();
-        QUIRE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) {
-            float &score = scores[2 * row + i % 2 + i / 2 * 4];
-            score = exp2_of(multiply_add(score, unit, -shift));
-            stream.sums[row] += score;
-        }
-    }
+QUIRE_DEVICE inline Weights split(const float (&of)[8]) {
     Weights weights;
     QUIRE_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
-        split_pair<Shape>(scores[2 * i], scores[2 * i + 1], &weights.high[i], &weights.low[i]);
+        split_pair<Shape>(of[2 * i], of[2 * i + 1], &weights.high[i], &weights.low[i]);
     }
     return weights;
 }
@@ -208,36 +303,61 @@ QUIRE_DEVICE inline void keep_places(uint32_t places, uint32_t (&values)[4]) {
 }
 
 template <typename Shape>
-QUIRE_DEVICE inline void multiply_values(RingOf<Shape> &ring, uint32_t first,
+QUIRE_DEVICE inline void multiply_values(RingOf<Shape> &ring, uint32_t columns,
                                          const Weights &weights, Stream<Shape> &stream) {
     QUIRE_UNROLL
-    for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
-        uint32_t values[4];
-        load_matrices_turned(ring, unit_of_columns<Shape>(first, n), values);
-        multiply_matrices<Shape::kIsBf16>(weights.high, values, stream.values[n]);
-        multiply_matrices<Shape::kIsBf16>(weights.low, values, stream.values[n]);
+    for (uint32_t n = 0; n < Shape::kSixteens; n += Shape::kSixteensOfLoad) {
+        uint32_t words[4];
+        load_matrices_turned(ring, unit_of_columns<Shape>(columns, n / Shape::kSixteensOfLoad),
+                             words);
+        QUIRE_UNROLL
+        for (uint32_t which = 0; which < Shape::kSixteensOfLoad; ++which) {
+            uint32_t values[4];
+            values_of<Shape, Way::quick>(words, which, values, stream.nans);
+            multiply_matrices<Shape::kIsBf16>(weights.high, values, stream.values[n + which]);
+            multiply_matrices<Shape::kIsBf16>(weights.low, values, stream.values[n + which]);
+        }
     }
 }
 
-// Like multiply_values(), for queries [begin, end) alone, which see these places of the page.
+// The queries [begin, end), which see these places of the page.
+struct Seers {
+    uint32_t begin, end;
+    uint32_t places;
+};
+
 template <typename Shape>
-QUIRE_DEVICE inline void multiply_seen(RingOf<Shape> &ring, uint32_t first, const Weights &weights,
-                                       uint32_t begin, uint32_t end, uint32_t places,
+QUIRE_DEVICE inline void multiply_sixteen_seen(const Weights &weights, const Seers &seers,
+                                               uint32_t (&values)[4], float (&of)[8]) {
+    uint32_t finite[4];
+    keep_places(seers.places, values);
+    for (uint32_t i = 0; i < 4; ++i) finite[i] = finite_of<Shape>(values[i]);
+    float sums[8];
+    for (uint32_t i = 0; i < 8; ++i) sums[i] = of[i];
+    multiply_matrices<Shape::kIsBf16>(weights.high, values, sums);
+    multiply_matrices<Shape::kIsBf16>(weights.low, finite, sums);
+    QUIRE_UNROLL
+    for (uint32_t i = 0; i < 8; ++i) {
+        uint32_t row = row_of_sum(i);
+        if (row >= seers.begin && row < seers.end) of[i] = sums[i];
+    }
+}
+
+// Like multiply_values(), for some queries alone.
+template <typename Shape>
+QUIRE_DEVICE inline void multiply_seen(RingOf<Shape> &ring, uint32_t columns,
+                                       const Weights &weights, const Seers &seers,
                                        Stream<Shape> &stream) {
     QUIRE_UNROLL
-    for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
-        uint32_t values[4], finite[4];
-        load_matrices_turned(ring, unit_of_columns<Shape>(first, n), values);
-        keep_places(places, values);
-        for (uint32_t i = 0; i < 4; ++i) finite[i] = finite_of<Shape>(values[i]);
-        float sums[8];
-        for (uint32_t i = 0; i < 8; ++i) sums[i] = stream.values[n][i];
-        multiply_matrices<Shape::kIsBf16>(weights.high, values, sums);
-        multiply_matrices<Shape::kIsBf16>(weights.low, finite, sums);
+    for (uint32_t n = 0; n < Shape::kSixteens; n += Shape::kSixteensOfLoad) {
+        uint32_t words[4];
+        load_matrices_turned(ring, unit_of_columns<Shape>(columns, n / Shape::kSixteensOfLoad),
+                             words);
         QUIRE_UNROLL
-        for (uint32_t i = 0; i < 8; ++i) {
-            uint32_t row = row_of_sum(i);
-            if (row >= begin && row < end) stream.values[n][i] = sums[i];
+        for (uint32_t which = 0; which < Shape::kSixteensOfLoad; ++which) {
+            uint32_t values[4];
+            values_of<Shape, Way::careful>(words, which, values, stream.nans);
+            multiply_sixteen_seen<Shape>(weights, seers, values, stream.values[n + which]);
         }
     }
 }
@@ -245,12 +365,12 @@ QUIRE_DEVICE inline void multiply_seen(RingOf<Shape> &ring, uint32_t first, cons
 // A page that not all queries see whole is multiplied once per token.
 template <typename Shape>
 QUIRE_DEVICE inline void multiply_carefully(const AttendCall &call, const Unit &unit, int32_t place,
-                                            bool is_full, RingOf<Shape> &ring, uint32_t first,
+                                            bool is_full, RingOf<Shape> &ring, uint32_t columns,
                                             const Weights &weights, Stream<Shape> &stream) {
     uint32_t step = is_full ? kFragmentQueries : unit.heads;
     for (uint32_t m = 0; m < unit.count; m += step) {
         uint32_t places = is_full ? kEveryPlace : places_of(reach_of(call, unit, m), place);
-        multiply_seen(ring, first, weights, m, m + step, places, stream);
+        multiply_seen(ring, columns, weights, {m, m + step, places}, stream);
     }
 }
 
@@ -267,7 +387,30 @@ struct Course {
 
 template <typename Shape>
 QUIRE_DEVICE inline uint32_t next_stage(uint32_t stage) {
-    return stage + Shape::kStageUnits == Shape::kRingUnits ? 0 : stage + Shape::kStageUnits;
+    return stage + Shape::kStageUnits == Shape::kFirstScale ? 0 : stage + Shape::kStageUnits;
+}
+// Where the scales of a stage begin, from the ring's first unit.
+template <typename Shape>
+QUIRE_DEVICE inline uint32_t scales_of_stage(uint32_t stage) {
+    if constexpr (!Shape::kHasCodes) return 0;
+    return Shape::kFirstScale + stage / (Shape::kStageUnits / (kPagePlaces / 4));
+}
+
+// Copies the scales of a page's rows, if they have their own; four lanes do.
+template <typename Shape, Way way>
+QUIRE_DEVICE inline void copy_scales(const AttendCall &call, const Unit &unit,
+                                     const Course<Shape> &course, RingOf<Shape> &ring,
+                                     uint32_t index, uint32_t side, uint32_t stage) {
+    if (!has(call, side == 0 ? kOwnKScale : kOwnVScale)) return;
+    uint64_t from = shuffle_from(course.addresses, (2 + side) * kPagesOfWarp + index);
+    if (lane_index() >= Shape::kScaleUnits) return;
+    uint32_t to = course.ring + scales_of_stage<Shape>(stage) + lane_index();
+    if (way == Way::quick) {
+        copy_unit_async(ring, to, from + lane_index() * 16, true);
+        return;
+    }
+    int32_t place = place_of_page(course.pages, index);
+    ring[to] = load_scales(call, unit, place, side, places_of(course.of_any, place));
 }
 
 // Starts to copy one side of a page, if there is one, and ends a group of copies either way.
@@ -289,6 +432,9 @@ QUIRE_DEVICE inline void copy_side(const AttendCall &call, const Unit &unit,
                 copy_page(ring, to, page, course.copies, side, places);
             }
         }
+        if constexpr (Shape::kHasCodes) {
+            copy_scales<Shape, way>(call, unit, course, ring, index, side, stage);
+        }
     }
     end_copies();
     stage = next_stage<Shape>(stage);
@@ -300,6 +446,15 @@ QUIRE_DEVICE inline void wait_stage() {
     warp_barrier();
 }
 
+// The places of a page that each of the lane's queries sees.
+template <typename Shape>
+QUIRE_DEVICE inline void find_seen(const Course<Shape> &course, int32_t place, bool is_full,
+                                   uint32_t (&seen)[2]) {
+    for (uint32_t row = 0; row < 2; ++row) {
+        seen[row] = is_full ? kEveryPlace : places_of(course.of_rows[row], place);
+    }
+}
+
 // Streams the warp's pages. At each stage read, the one that comes four later begins to be copied.
 template <typename Shape, Way way>
 QUIRE_DEVICE inline void stream_pages(const AttendCall &call, const Unit &unit,
@@ -307,7 +462,7 @@ QUIRE_DEVICE inline void stream_pages(const AttendCall &call, const Unit &unit,
                                       Stream<Shape> &stream) {
     clear(stream);
     warp_barrier();  // nothing is read any more
-    float scale = log2_of_unit<way>(call);
+    Factors factors = factors_of<Shape, way>(call, unit, stream.queries);
     uint32_t keys = course.ring + first_unit_of_k<Shape>();
     uint32_t values = course.ring + first_unit_of_v<Shape>();
     uint32_t reading = 0, writing = 0;
@@ -324,13 +479,21 @@ QUIRE_DEVICE inline void stream_pages(const AttendCall &call, const Unit &unit,
         wait_stage();
         copy_side<Shape, way>(call, unit, course, ring, ahead, 0, writing);
         float scores[8];
-        multiply_keys<Shape, way>(call, ring, keys + reading, stream, scores);
+        Stage stage = {keys + reading, course.ring + scales_of_stage<Shape>(reading)};
+        multiply_keys<Shape, way>(call, ring, stage, factors, stream, scores);
         reading = next_stage<Shape>(reading);
         if (!is_full) hide_unseen(course.of_rows, place, scores);
-        raise_shifts(scores, scale, stream);
-        Weights weights = weigh(scores, scale, stream);
+        raise_shifts(scores, factors, stream);
+        weigh(scores, factors, stream);
         wait_stage();
         copy_side<Shape, way>(call, unit, course, ring, ahead, 1, writing);
+        if (Shape::kHasCodes && has(call, kOwnVScale)) {
+            uint32_t seen[2];
+            find_seen(course, place, is_full, seen);
+            scale_weights<Shape>(ring, course.ring + scales_of_stage<Shape>(reading), seen, scores,
+                                 stream);
+        }
+        Weights weights = split<Shape>(scores);
         if constexpr (way == Way::quick) {
             multiply_values(ring, values + reading, weights, stream);
         } else {
@@ -342,9 +505,22 @@ QUIRE_DEVICE inline void stream_pages(const AttendCall &call, const Unit &unit,
     }
 }
 
+// Turns weighted sums of codes into those of values.
+template <typename Shape, Way way>
+QUIRE_DEVICE inline void scale_values(const AttendCall &call, const Unit &unit,
+                                      Stream<Shape> &stream) {
+    constexpr uint32_t kLog2 = way == Way::quick ? log2_of_codes<Shape::kFormat>() : 0;
+    float scale = static_scale_of(call, unit, true) * static_cast<float>(1u << kLog2);
+    for (uint32_t row = 0; row < 2; ++row) {
+        if (has(call, kOwnVScale))
+            scale = float_of((stream.exponents[row] - 14) << 23) * static_cast<float>(1u << kLog2);
+        multiply_row(row, scale, stream);
+    }
+}
+
 template <typename Shape>
 QUIRE_DEVICE inline bool has_nan(const Stream<Shape> &stream) {
-    bool found = false;
+    bool found = stream.nans != 0;
     QUIRE_UNROLL
     for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
         QUIRE_UNROLL
@@ -359,11 +535,22 @@ template <typename Shape>
 QUIRE_DEVICE inline void attend_pages(const AttendCall &call, const Unit &unit,
                                       const Course<Shape> &course, RingOf<Shape> &ring,
                                       Stream<Shape> &stream) {
-    load_queries(call, unit, stream);
-    bool is_common = has_whole_pages(call) && !has(call, kSoftCap);
-    if (is_common) stream_pages<Shape, Way::quick>(call, unit, course, ring, stream);
-    if (is_common && !has_nan(stream)) return;
+    bool is_quick = has_whole_pages(call) && !has(call, kSoftCap);
+    if constexpr (Shape::kHasCodes) {
+        is_quick = load_queries_for_codes(call, unit, false, stream.queries) && is_quick;
+    } else {
+        load_queries(call, unit, stream.queries);
+    }
+    if (is_quick) {
+        stream_pages<Shape, Way::quick>(call, unit, course, ring, stream);
+        if constexpr (Shape::kHasCodes) scale_values<Shape, Way::quick>(call, unit, stream);
+        if (!has_nan(stream)) return;
+    }
+    if constexpr (Shape::kHasCodes) {
+        if (call.q_format == kBf16) load_queries_for_codes(call, unit, true, stream.queries);
+    }
     stream_pages<Shape, Way::careful>(call, unit, course, ring, stream);
+    if constexpr (Shape::kHasCodes) scale_values<Shape, Way::careful>(call, unit, stream);
 }
 
 }  // namespace quire::gpu
