@@ -8,6 +8,7 @@ of K and V a round of its hot loop serves, with the warp instructions that it ma
 
 import dataclasses
 
+import chain
 import disassembly
 import occupancy
 
@@ -27,12 +28,15 @@ class Row:
     kv_bytes: int = 0           # that one round of it serves; 0: rounds differ
     per_byte: float = 0.0
     wait_distance: int = 0      # from a load to its wait, the median, at least
+    timed: str = ""             # instructions of the loop whose clocks ./dev gpu --predict needs
+    join: str = ""              # those of the loop that adds chunks
 
 
 MATRIX = ("matrix", "async_copies")
 NVIDIA = {
     "quire_attend": Row(64, reciprocals=34, calls=20),
     "quire_attend_fragments": Row(128, short_shared=48, reciprocals=46, calls=24, needs=MATRIX,
+                                  timed=r"HMMA",
                                   blocks={"sm_80": 3, "sm_86": 2, "sm_90": 4}),
     "quire_attend_prefill": Row(512, short_shared=52, reciprocals=58, calls=29, needs=MATRIX,
                                 asked_bytes=74768, blocks={"sm_80": 1, "sm_86": 1, "sm_90": 1}),
@@ -43,7 +47,7 @@ NVIDIA = {
     "quire_kv_write": Row(64, reciprocals=3, calls=5),
     "quire_merge": Row(128, reciprocals=1, calls=2),
     "quire_move": Row(64, reciprocals=8, calls=8),
-    "quire_reduce": Row(64),
+    "quire_reduce": Row(64, timed=r"LDG"),
     "quire_rows": Row(64, reciprocals=1),
 }
 # bf16 and f16 differ by two instructions. A round serves a page of 16 rows of K and of V. Loops of
@@ -57,6 +61,7 @@ for dim, row in {
              blocks={"sm_80": 2, "sm_86": 1, "sm_90": 2}),
 }.items():
     row.needs = (*MATRIX, "ldmatrix")
+    row.timed, row.join = row.hot, r"LDG\.E\.128"
     NVIDIA |= {f"quire_decode_{name}_{dim}": row for name in ("bf16", "f16")}
 # Codes have half the bytes, and are converted: e4m3 with an instruction of sm_89 and newer, by more
 # of them on others.
@@ -128,6 +133,10 @@ def look(vendor, target, codes, resources):
         figures["blocks"], figures["limit"] = blocks_of(target, row.threads, registers,
                                                         figures["shared"])
         problems += judge(name, target, row, figures, code)
+        figures["threads"] = row.threads
+        if vendor == "nvidia" and row.timed:
+            figures["kv_bytes"] = row.kv_bytes
+            figures["warp"] = chain.figures_of(code, target, row.timed, row.join)
         all_figures[name] = figures
     return all_figures, problems
 

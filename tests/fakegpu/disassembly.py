@@ -21,6 +21,7 @@ class Code:
     operands: list
     loops: list         # (first, last), indices of instructions
     jumps: dict = dataclasses.field(default_factory=dict)   # index -> (target, may go on instead)
+    conditions: list = dataclasses.field(default_factory=list)  # of each instruction, or None
 
     def in_loops(self):
         inside = set()
@@ -44,30 +45,44 @@ class Code:
             return self.count(pattern, range(loop[0], loop[1] + 1)), loop[0] - loop[1]
         return max(innermost, key=matches, default=None)
 
-    def path(self, loop, pattern):
+    def following(self, index):
+        """The instructions that may run after it."""
+        target, may_go_on = self.jumps.get(index, (None, True))
+        ends = self.names[index].split(".")[0] in ("EXIT", "RET", "BRX", "JMX", "KILL")
+        if ends and not (self.conditions and self.conditions[index]):
+            may_go_on = False
+        going_on = [index + 1] if may_go_on and index + 1 < len(self.names) else []
+        return going_on + ([] if target is None else [target])
+
+    def round_of(self, loop, pattern):
         """The instructions of one round that takes as many that match as it can: the fewest.
 
         Loops within the loop are passed once, and jumps out of it are not followed.
         """
         expression = re.compile(pattern)
         best = {loop[0]: (0, 0)}    # before an instruction: (-matching, all) on the way to it
+        came_from = {}
         for index in range(loop[0], loop[1] + 1):
             if index not in best:
                 continue
             taken = (best[index][0] - bool(expression.match(self.names[index])), best[index][1] + 1)
             if index == loop[1]:
-                return taken[1]
-            target, may_go_on = self.jumps.get(index, (None, True))
-            following = [index + 1] if may_go_on else []
-            if target is not None and target > index:
-                following.append(target)
-            for other in following:
-                best[other] = min(best.get(other, taken), taken)
+                return way_to(index, came_from)
+            for other in self.following(index):
+                if other > index and taken < best.get(other, (1, 0)):
+                    best[other], came_from[other] = taken, index
         return None
 
 
+def way_to(index, came_from):
+    way = [index]
+    while way[-1] in came_from:
+        way.append(came_from[way[-1]])
+    return way[::-1]
+
+
 def code_of(lines, instruction_of, label_of, target_of):
-    names, operands, labels, jumps = [], [], {}, []
+    names, operands, conditions, labels, jumps = [], [], [], {}, []
     for line in lines:
         label = label_of(line)
         if label:
@@ -79,19 +94,22 @@ def code_of(lines, instruction_of, label_of, target_of):
         target, may_go_on = target_of(*found)
         if target:
             jumps.append((len(names), target, may_go_on))
+        conditions.append((found[0] or "").strip() or None)
         names.append(found[1])
         operands.append(found[2])
     loops = [(labels[target], index) for index, target, _ in jumps
-             if labels.get(target, len(names)) <= index]
+             if labels.get(target, len(names)) <= index and not names[index].startswith("CALL")]
     return Code(names, operands, loops,
-                {index: (labels.get(target), may_go_on) for index, target, may_go_on in jumps})
+                {index: (labels.get(target), may_go_on) for index, target, may_go_on in jumps},
+                conditions)
 
 
 def of_nvidia(text):
     """Each kernel's code, from nvdisasm."""
     def target(condition, name, rest):
         found = re.search(r"`\((\.L_x_\d+)\)", rest)
-        if not found or not name.startswith("BRA"):
+        # The compiler also leaves divergent code by a CALL of a place in the same kernel.
+        if not found or not name.startswith(("BRA", "CALL.REL.NOINC")):
             return None, True
         # BRA P1, and BRA.DIV, jump on a condition too.
         return found.group(1), bool(condition) or not rest.strip().startswith("`")
@@ -187,5 +205,5 @@ def figures_of_amd(code):
 def per_byte(code, pattern, kv_bytes):
     """Warp instructions of the hot loop per byte of K and V that one round of it serves."""
     loop = code.hot_loop(pattern)
-    round_of_it = None if loop is None else code.path(loop, rf"{pattern}|LDGSTS")
-    return None if round_of_it is None else round_of_it / kv_bytes
+    round_of_it = None if loop is None else code.round_of(loop, rf"{pattern}|LDGSTS")
+    return None if round_of_it is None else len(round_of_it) / kv_bytes

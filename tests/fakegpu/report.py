@@ -2,7 +2,7 @@
 """report: what the compilers made of the kernels, and a check that the expected
 instructions are there.
 
-    report.py [--json] KERNELS NVCC NVDISASM OBJDUMP READELF BUNDLE TARGET...
+    report.py [--json] [--write] KERNELS NVCC NVDISASM OBJDUMP READELF BUNDLE TARGET...
 
 BUNDLE is what the plugin holds, TARGET each kind of AMD GPU that it supports. Compiles for NVIDIA's
 GPUs anew, and reads the code objects beside BUNDLE for AMD's.
@@ -15,7 +15,8 @@ launch asks for it. Both vendors have the same kernels.
 
 Then come figures of the machine code, and the limits that code_gates.py sets for each kernel. They
 need NVDISASM for NVIDIA's GPUs, which may be "". OBJDUMP and READELF may be "" too: what needs them
-is not checked then, which is said. --json prints the figures once more, for programs.
+is not checked then, which is said. --json prints the figures once more, for programs. With all
+tools, tests/gpu/kernels.json must agree with what was found; --write makes it so.
 """
 
 import json
@@ -28,8 +29,9 @@ import time
 
 import code_gates
 import disassembly
+import figures as kernel_figures
 
-GIVEN = [argument for argument in sys.argv[1:] if argument != "--json"]
+GIVEN = [argument for argument in sys.argv[1:] if argument not in ("--json", "--write")]
 KERNELS, NVCC, NVDISASM, OBJDUMP, READELF, BUNDLE, *AMD = GIVEN
 SOURCE = pathlib.Path(KERNELS, "all.cu")
 COMMON = ["-std=c++20", f"-I{pathlib.Path(KERNELS).parent.parent}"]
@@ -122,6 +124,17 @@ def of_amd(target):
     return kernels
 
 
+def keep_figures():
+    """Checks, or writes, the file of figures. Some kinds of AMD GPUs may not have been built."""
+    if not all((NVDISASM, OBJDUMP, READELF)) or not set(kernel_figures.TARGETS) <= {*NVIDIA, *AMD}:
+        print("skipped: not all figures of tests/gpu/kernels.json are known here")
+    elif "--write" in sys.argv:
+        kernel_figures.write(code_figures)
+    else:
+        for problem in kernel_figures.out_of_date(code_figures):
+            expect(False, problem)
+
+
 def main():
     lists = set()
     bundle = pathlib.Path(BUNDLE).read_bytes()
@@ -151,6 +164,7 @@ def main():
                        (READELF, "llvm-readelf")):
         if not tool:
             print(f"skipped: {what} was not found, so what it shows was not checked")
+    keep_figures()
     if "--json" in sys.argv:
         print(json.dumps(code_figures, indent=1))
     expect(len(lists) == 1, f"the lists of kernels differ: {lists}")
