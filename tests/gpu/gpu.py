@@ -3,6 +3,7 @@
 engine, migrations, compute-sanitizer, copies beyond 4 GiB, benchmarks, and peers to compare with.
 
     gpu.py [--out DIR] [--backend NAME]... [--minutes N] [--short] [--json]
+    gpu.py --predict [OPTIONS]      what a model predicts instead, without a GPU: predict.py
 
 It needs Python and a driver, but no network and no compiler. Each part is a process with its own
 time limit; a part that has no time left is reported as skipped. Some parts have seconds reserved,
@@ -411,6 +412,12 @@ def main():
     parser.add_argument("--short", action="store_true",
                         help="small shapes, only to check that it runs; the figures mean nothing")
     parser.add_argument("--json", action="store_true", help="one object instead of the table")
+    parser.add_argument("--predict", action="store_true",
+                        help="run nothing, and print what a model predicts for known GPUs: "
+                        "--predict --help lists its options")
+    if "--predict" in sys.argv[1:]:
+        import predict      # a machine that only measures need not have it
+        return predict.main([word for word in sys.argv[1:] if word != "--predict"])
     options = parser.parse_args()
     if not (BUILD / "tests" / "quire-conform").exists():
         sys.exit("gpu: nothing is built in build/release: run ./dev build, here or on a machine "
