@@ -40,6 +40,8 @@ READS = {
               "tests/bench/bindings/rust"],
     "style*": [""],
     "targets": ["backends/cpu/kernels"],
+    "what ./dev gpu predicts": ["tests/fakegpu", "backends/gpu", "docs/performance"],
+    "what compilers made of*": ["tests/gpu"],
 }
 
 

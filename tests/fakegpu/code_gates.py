@@ -28,11 +28,12 @@ class Row:
     kv_bytes: int = 0           # that one round of it serves; 0: rounds differ
     per_byte: float = 0.0
     wait_distance: int = 0      # from a load to its wait, the median, at least
-    timed: str = ""             # instructions of the loop whose clocks ./dev gpu --predict needs
-    join: str = ""              # those of the loop that adds chunks
+    timed: str = ""             # instructions of the loop whose clocks ./dev gpu --predict needs,
+    #                             if it is not the hot loop of kv_bytes
 
 
 MATRIX = ("matrix", "async_copies")
+JOIN = r"LDG\.E\.128"       # in the loop that adds the chunks of a row, which decode kernels have
 NVIDIA = {
     "quire_attend": Row(64, reciprocals=34, calls=20),
     "quire_attend_fragments": Row(128, short_shared=48, reciprocals=46, calls=24, needs=MATRIX,
@@ -61,7 +62,6 @@ for dim, row in {
              blocks={"sm_80": 2, "sm_86": 1, "sm_90": 2}),
 }.items():
     row.needs = (*MATRIX, "ldmatrix")
-    row.timed, row.join = row.hot, r"LDG\.E\.128"
     NVIDIA |= {f"quire_decode_{name}_{dim}": row for name in ("bf16", "f16")}
 # Codes have half the bytes, and are converted: e4m3 with an instruction of sm_89 and newer, by more
 # of them on others.
@@ -134,9 +134,10 @@ def look(vendor, target, codes, resources):
                                                         figures["shared"])
         problems += judge(name, target, row, figures, code)
         figures["threads"] = row.threads
-        if vendor == "nvidia" and row.timed:
+        timed = row.hot if row.kv_bytes else row.timed
+        if vendor == "nvidia" and timed:
             figures["kv_bytes"] = row.kv_bytes
-            figures["warp"] = chain.figures_of(code, target, row.timed, row.join)
+            figures["warp"] = chain.figures_of(code, target, timed, JOIN if row.kv_bytes else "")
         all_figures[name] = figures
     return all_figures, problems
 

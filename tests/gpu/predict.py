@@ -169,7 +169,10 @@ def predict(device, shape, figures):
 def measured_of(path):
     """{(device, shape's name, dtype): microseconds}, from gpu.json."""
     found = {}
-    data = json.loads(path.read_text())
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"gpu: --out: {path} cannot be read: {error}") from error
     for part in data.get("parts", []):
         words = part["name"].split()
         figures = part.get("figures")
@@ -277,7 +280,7 @@ def main(arguments):
     parser.add_argument("--case", action="append", metavar="SHAPE",
                         help="only this one, such as 32x4096-32/8-d128; may be given again")
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR",
-                        help="shows beside it what DIR/gpu.json measured, if there is one")
+                        help="shows beside it what DIR/gpu.json measured")
     parser.add_argument("--json", action="store_true", help="one object instead of the tables")
     parser.add_argument("--markdown", action="store_true",
                         help="the table of docs/performance/gpu.md instead")
@@ -288,8 +291,7 @@ def main(arguments):
     for shape in SHAPES:
         by_name.setdefault(shape.name, []).append(shape)
     shapes = [shape for group in chosen(options.case, by_name, "shape") for shape in group]
-    report = options.out / "gpu.json" if options.out else None
-    measured = measured_of(report) if report and report.exists() else {}
+    measured = measured_of(options.out / "gpu.json") if options.out else {}
     rows = list(rows_of(devices, shapes, json.loads(KERNELS.read_text()), measured))
     if options.markdown:
         print(markdown(rows))
