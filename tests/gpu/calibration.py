@@ -5,9 +5,9 @@ published.json holds those times with their sources, and what the machine code o
 does, read from its wheel by the functions that read ours. For kernels without code there, only the
 bytes and the launches are predicted.
 
-The model was not made without these times in view: a launch's 3 us and waves that do not overlap
-were chosen because they fit them best. Everything else is from data sheets, measured latencies and
-machine code.
+The model was not made without some of these times in view: a launch's 3 us, and waves that do not
+overlap, were chosen because they fit the A100's best. Everything else is from data sheets, measured
+latencies and machine code. The RTX 3090's times were looked up afterwards.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ import hardware
 import roofline
 
 FILE = pathlib.Path(__file__).with_name("published.json")
-KEY_BYTES = 2 * 128 * 2     # K and V of one head of 128 16-bit elements
-TILE_KEYS = 128             # of FlashAttention's kernel for few queries; a block's
-# Calls that are shorter have published times with some 9 us that the model does not know.
+# Keys of a block of FlashAttention 2's kernel for few queries, by the dim of heads.
+TILE_KEYS = {64: 256, 128: 128}
+# Shorter calls are judged apart: launches, and what a benchmark adds by itself, weigh more there.
 SHORT_US = 50
 
 
@@ -39,8 +39,8 @@ def up(value, unit):
 
 
 def parts_of_rows(blocks, slots, tiles):
-    """How many parts FlashAttention 2 divides a row into: the fewest with at least 85 % of the best
-    use of the last wave: num_splits_heuristic() of its C++ interface."""
+    """How many parts FlashAttention 2 divides a row into: the fewest that use a wave at least 85 %
+    as well as the best number does (num_splits_heuristic() of its C++ interface)."""
     if blocks >= 0.8 * slots:
         return 1
 
@@ -56,19 +56,22 @@ def parts_of_rows(blocks, slots, tiles):
 
 def predicted(entry, kernels):
     device = hardware.DEVICES[entry["device"]]
-    memory_bytes = entry["rows"] * entry["keys"] * entry["kv_heads"] * KEY_BYTES
+    key_bytes = 2 * entry["dim"] * 2    # K and V of a head, of 16 bits
+    memory_bytes = entry["rows"] * entry["keys"] * entry["kv_heads"] * key_bytes
     if entry["kernel"] is None:
         return roofline.bytes_alone(device, memory_bytes, launches=2)
     name, parts, keys = entry["kernel"], 1, entry["keys"]
     blocks = entry["rows"] * entry["heads"]     # each reads K and V anew, from a cache
     if entry["shares_heads"]:
-        blocks, tiles = entry["rows"] * entry["kv_heads"], up(keys, TILE_KEYS)
-        parts = parts_of_rows(blocks, 2 * device.multiprocessors, tiles)
-        name = name if parts > 1 else "FA2 whole"
-        blocks, keys = blocks * parts, up(tiles, parts) * TILE_KEYS
+        tile = TILE_KEYS[entry["dim"]]
+        blocks, tiles = entry["rows"] * entry["kv_heads"], up(keys, tile)
+        # For one block per multiprocessor until April 2024, for two since then.
+        parts = parts_of_rows(blocks, entry["blocks_wanted"] * device.multiprocessors, tiles)
+        name = name if parts > 1 else entry["undivided"]
+        blocks, keys = blocks * parts, up(tiles, parts) * tile
     kernel = roofline.of_code(kernels[name]["code"][device.target])
     times = roofline.times_of(device, kernel,
-                              roofline.Launch(blocks, keys * KEY_BYTES, memory_bytes))
+                              roofline.Launch(blocks, keys * key_bytes, memory_bytes))
     if parts > 1:   # and a launch that adds the parts
         times.add(roofline.Times(launches=device.launch_s))
     return times

@@ -65,9 +65,15 @@ DEVICES = {device.name: device for device in (
         **HOPPER),
     Device("A100", nominal=2.04e12, ceiling=1.82e12, sources=(A800, CLOCK, LATENCY, LAUNCH),
            **AMPERE),
-    # For published figures alone.
+    # This one and the RTX 3090: for published figures alone.
     Device("A100 of 40 GB", nominal=1.555e12, ceiling=1.39e12,
            sources=(A800, CLOCK, LATENCY, LAUNCH), **AMPERE),
+    Device("RTX 3090", target="sm_86", vendor="nvidia", multiprocessors=82, clock_hz=1.695e9,
+           nominal=0.936e12, ceiling=0.84e12, lanes=32, schedulers=4, issue_clocks=1,
+           matrix_clocks=32, memory_clocks=542, cache_clocks=273, launch_s=3e-6,
+           sources=("ceiling: assumed, 90 % of the data sheet", "clock: boost of the data sheet",
+                    "matrix: 71 TFLOP/s with sums in f32 (GA102's white paper)",
+                    "latencies: those of the RTX 4090", LAUNCH)),
     Device("RTX 4090", target="sm_86", vendor="nvidia", multiprocessors=128, clock_hz=2.52e9,
            nominal=1.008e12, ceiling=0.93e12, lanes=32, schedulers=4, issue_clocks=1,
            matrix_clocks=32, memory_clocks=542, cache_clocks=273, launch_s=3e-6,

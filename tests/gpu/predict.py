@@ -251,13 +251,13 @@ def markdown(rows):
 
 def print_calibration():
     print("\nThe model, against times that others published (tests/gpu/published.json):")
-    print(f"{'by':20} {'device':14} {'rows x keys':14} {'heads':>6} {'published':>9} "
+    print(f"{'by':20} {'device':14} {'rows x keys':14} {'heads':>10} {'published':>9} "
           f"{'model':>8} {'error':>7}  binds")
     for one in calibration.checked():
         entry = one.entry
         case = f"{entry['rows']} x {entry['keys']}"
-        heads = f"{entry['heads']}/{entry['kv_heads']}"
-        print(f"{entry['by']:20} {entry['device']:14} {case:14} {heads:>6} "
+        heads = f"{entry['heads']}/{entry['kv_heads']}-d{entry['dim']}"
+        print(f"{entry['by']:20} {entry['device']:14} {case:14} {heads:>10} "
               f"{entry['us']:9.1f} {one.times.total * 1e6:8.1f} {100 * one.error:+6.0f} %  "
               f"{one.times.binds}{'' if entry['kernel'] else ', nothing else known'}")
 

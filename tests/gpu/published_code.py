@@ -22,7 +22,7 @@ import disassembly      # noqa: E402
 import occupancy        # noqa: E402
 
 MATRICES = r"HMMA|HGMMA"
-CLOCKS_OF = ("sm_80", "sm_90")
+CLOCKS_OF = ("sm_80", "sm_86", "sm_90")
 
 
 def run(*command, folder):
