@@ -212,25 +212,37 @@ def shortest_way(code, start, ends):
     return None
 
 
-def clocks_around(code, loop, target):
-    """Clocks before the loop, and after it until the warp ends."""
+def without_loads(code, way):
+    """The way without loads under a condition: a shortest way makes none, as it takes no detour."""
+    return [index for index in way
+            if not (code.conditions[index] and base(code.names[index]) == "LDG")]
+
+
+def clocks_around(code, loop, target, other_loads=0):
+    """Clocks before the loop, and after it until the warp ends.
+
+    other_loads: before the loop, each after the one before, that a shortest way leaves out.
+    """
     ends = {index for index, name in enumerate(code.names) if base(name) == "EXIT"}
     before = shortest_way(code, 0, {loop[0]})
     leaving = loop[1] + 1 if loop[1] + 1 < len(code.names) else loop[1]
     after = shortest_way(code, leaving, ends)
-    return tuple(Warp(CLOCKS[target]).run(code, way) if way else 0.0 for way in (before, after))
+    before, after = (Warp(CLOCKS[target]).run(code, without_loads(code, way)) if way else 0.0
+                     for way in (before, after))
+    return before + other_loads * CLOCKS[target].cache, after
 
 
-def figures_of(code, target, pattern, join=""):
+def figures_of(code, target, pattern, join="", other_loads=0):
     """Figures of the hot loop and of what is around it, for a prediction of times; None without
-    such a loop. `join` names the loads of the loop that adds chunks, if there is one apart.
+    such a loop. `join` names the loads of the loop that adds chunks, if there is one apart;
+    other_loads are those of clocks_around().
     """
     loop = code.hot_loop(pattern)
     way = None if loop is None else code.round_of(loop, rf"{pattern}|LDGSTS")
     if way is None:
         return None
     names = [code.names[index] for index in way]
-    before, after = clocks_around(code, loop, target)
+    before, after = clocks_around(code, loop, target, other_loads)
     figures = {
         "instructions": len(way),
         "wavefronts": sum(map(wavefronts_of, names)),

@@ -91,11 +91,15 @@ class Rounds(unittest.TestCase):
         /*0070*/                   EXIT ;
 .L_x_2:
         /*0080*/                   MUFU.EX2 R4, R4 ;
+        /*0088*/              @P3 LDG.E R4, [R2.64] ;
         /*0090*/                   BRA `(.L_x_1) ;
 """)["planted"]
         before, after = chain.clocks_around(code, code.hot_loop("FADD"), "sm_80")
-        # No way goes on after an EXIT. The FADD that begins the loop is the last.
+        # No way goes on after an EXIT, or makes a load under a condition. The FADD that begins the
+        # loop is the last.
         self.assertAlmostEqual(before, 1 + CLOCKS.cache + CLOCKS.special)
+        more, _ = chain.clocks_around(code, code.hot_loop("FADD"), "sm_80", other_loads=2)
+        self.assertAlmostEqual(more, before + 2 * CLOCKS.cache)
         self.assertAlmostEqual(after, 2)
 
     def test_passes_through_shared_memory_are_counted_by_width(self):

@@ -30,6 +30,9 @@ class Row:
     wait_distance: int = 0      # from a load to its wait, the median, at least
     timed: str = ""             # instructions of the loop whose clocks ./dev gpu --predict needs,
     #                             if it is not the hot loop of kv_bytes
+    # Loads on the way to that loop, one after the other, that the shortest way leaves out: one
+    # thread reads whether a kernel before found a fault, and pages are found in the block table.
+    other_loads: int = 2
 
 
 MATRIX = ("matrix", "async_copies")
@@ -48,7 +51,7 @@ NVIDIA = {
     "quire_kv_write": Row(64, reciprocals=3, calls=5),
     "quire_merge": Row(128, reciprocals=1, calls=2),
     "quire_move": Row(64, reciprocals=8, calls=8),
-    "quire_reduce": Row(64, timed=r"LDG"),
+    "quire_reduce": Row(64, timed=r"LDG", other_loads=1),
     "quire_rows": Row(64, reciprocals=1),
 }
 # bf16 and f16 differ by two instructions. A round serves a page of 16 rows of K and of V. Loops of
@@ -137,7 +140,8 @@ def look(vendor, target, codes, resources):
         timed = row.hot if row.kv_bytes else row.timed
         if vendor == "nvidia" and timed:
             figures["kv_bytes"] = row.kv_bytes
-            figures["warp"] = chain.figures_of(code, target, timed, JOIN if row.kv_bytes else "")
+            figures["warp"] = chain.figures_of(code, target, timed, JOIN if row.kv_bytes else "",
+                                               row.other_loads)
         all_figures[name] = figures
     return all_figures, problems
 

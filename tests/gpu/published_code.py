@@ -37,7 +37,8 @@ def figures_of(kernel, code, registers):
                                         kernel["shared_bytes"])
         figures[target] = {"registers": registers, "blocks": blocks, "threads": kernel["threads"],
                            "kv_bytes": kernel["kv_bytes"],
-                           "warp": chain.figures_of(code, target, MATRICES)}
+                           "warp": chain.figures_of(code, target, MATRICES,
+                                                    other_loads=kernel["other_loads"])}
     return figures
 
 
