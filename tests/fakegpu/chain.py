@@ -38,7 +38,8 @@ class Clocks:
 # Memory, caches, shared memory and matrices: Luo and others, "Benchmarking and Dissecting the
 # Nvidia Hopper GPU Architecture via Microbenchmarking" (arXiv 2402.13499), tables of latencies;
 # H100's matrix unit by the same paper, which reached 62.9 % of its peak with mma.sync. The rest:
-# Abdelkhalik and others, "Demystifying the Nvidia Ampere Architecture" (arXiv 2208.11174).
+# Abdelkhalik and others, "Demystifying the Nvidia Ampere Architecture" (arXiv 2208.11174). Quoted
+# from memory: their tables were out of reach when this was written.
 CLOCKS = {
     "sm_80": Clocks(memory=466, cache=262, shared=29, matrix=26, matrix_unit=8),
     "sm_86": Clocks(memory=542, cache=273, shared=30, matrix=33, matrix_unit=32),

@@ -4,8 +4,8 @@
 A multiprocessor here is NVIDIA's SM and AMD's compute unit. Latencies of NVIDIA's GPUs are in
 tests/fakegpu/chain.py, which reads the machine code; kernels.json holds what it found.
 
-Not measured, which `sources` says: the streaming ceilings of RTX 4090 and RX 7900 XTX, AMD's
-latencies and launches.
+Data sheets and papers are quoted from memory. Not measured, which `sources` says: the streaming
+ceilings of RTX 3090, RTX 4090 and RX 7900 XTX, AMD's latencies and launches.
 """
 
 import dataclasses

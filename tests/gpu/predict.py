@@ -178,7 +178,8 @@ def measured_of(path):
         figures = part.get("figures")
         if words[0] != "decode" or not isinstance(figures, dict):
             continue
-        device = next(filter(None, map(hardware.named, data["devices"].get(words[1], []))), None)
+        names = data.get("devices", {}).get(words[1], [])
+        device = next(filter(None, map(hardware.named, names)), None)
         for case in figures.get("cases", []):
             if device and case.get("milliseconds") and words[1] in ("cuda", "hip"):
                 found[device.name, case["case"], case["dtype"]] = case["milliseconds"] * 1000
@@ -218,7 +219,7 @@ def print_table(rows):
     print("Predicted, not measured: microseconds of a layer's decode attention, and of each limit "
           "by itself.\n\n"
           f"{'case':34} {'dtype':5} {'us':>8} {'launches':>8} {'ramps':>7} {limits} "
-          f"{'of ceiling':>10}  {'binds':10} {'model errs by':14} {'measured us':>11}")
+          f"{'of ceiling':>10}  {'binds':10} {'model errs by':14} {'measured us':>11}  kernel")
     device = None
     for row in rows:
         if row["device"] != device:
@@ -229,7 +230,8 @@ def print_table(rows):
         measured = f"{row['measured_us']:11.1f}" if row["measured_us"] else f"{'-':>11}"
         print(f"  {row['case']:32} {row['dtype']:5} {row['us']:8.1f} {row['launches_us']:8.1f} "
               f"{row['ramps_us']:7.1f} {limits} {100 * row['of_ceiling']:8.0f} %  "
-              f"{row['binds']:10} {spread(row['errors']):14} {measured}")
+              f"{row['binds']:10} {spread(row['errors']):14} {measured}  "
+              f"{row['kernel'].removeprefix('quire_')}")
     print("\nWhere the devices' numbers are from:")
     for name in dict.fromkeys(row["device"] for row in rows):
         for source in hardware.DEVICES[name].sources:
