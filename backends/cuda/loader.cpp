@@ -107,6 +107,7 @@ struct Cuda {
     int (*cuStreamDestroy)(void *);
     int (*cuStreamGetCtx)(void *, void **);
     int (*cuStreamIsCapturing)(void *, int *);
+    int (*cuStreamGetCaptureInfo)(void *, int *, uint64_t *, void **, const void ***, size_t *);
     int (*cuStreamWaitEvent)(void *, void *, unsigned);
     int (*cuEventCreate)(void **, unsigned);
     int (*cuEventDestroy)(void *);
@@ -205,6 +206,10 @@ Result stream_capture(Stream stream, Capture *capture) {
     *capture = Capture::elsewhere;
     return 0;
 }
+Result capture_id(Stream stream, uint64_t *id) {
+    int status = kNotCaptured;
+    return cuda.cuStreamGetCaptureInfo(stream, &status, id, nullptr, nullptr, nullptr);
+}
 Result event_create(Event *out) { return cuda.cuEventCreate(out, kDisableTiming); }
 Result event_record(Stream stream, Event event) { return cuda.cuEventRecord(event, stream); }
 Result stream_wait_event(Stream stream, Event event) {
@@ -280,6 +285,7 @@ Driver make_driver() {
     driver.has_legacy_stream = has_legacy_stream;
     driver.stream_is_of = stream_is_of;
     driver.stream_capture = stream_capture;
+    driver.capture_id = capture_id;
     driver.event_create = event_create;
     driver.event_destroy = cuda.cuEventDestroy;
     driver.event_record = event_record;
@@ -342,6 +348,7 @@ const char *find_functions(GetProcAddress get) {
         QUIRE_CUDA(cuStreamDestroy),
         QUIRE_CUDA(cuStreamGetCtx),
         QUIRE_CUDA(cuStreamIsCapturing),
+        QUIRE_CUDA(cuStreamGetCaptureInfo),
         QUIRE_CUDA(cuStreamWaitEvent),
         QUIRE_CUDA(cuEventCreate),
         QUIRE_CUDA(cuEventDestroy),

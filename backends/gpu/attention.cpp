@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "decode.hpp"
 #include "device.hpp"
 #include "enqueue.hpp"
 #include "plan.hpp"
@@ -58,8 +59,7 @@ uint32_t chunk_count_of(const quire_be_attention &args, bool is_captured) {
     return chunk_count(places, kChunkPlaces);
 }
 
-// Launches, for each round, the chunks and then their reduction, unless the blocks of the chunks
-// join them.
+// Launches, for each round, the chunks and then their reduction.
 quire_status launch_rounds(Enqueue &enqueue, AttendCall *call, const Scratch &scratch,
                            uint32_t teams_of_prefill, quire_error *error) {
     for (uint64_t first = 0; first < call->query_tokens; first += scratch.tokens_per_round) {
@@ -69,7 +69,6 @@ quire_status launch_rounds(Enqueue &enqueue, AttendCall *call, const Scratch &sc
         if (quire_status status = enqueue.launch(kernel.name, blocks, &call->head, error)) {
             return status;
         }
-        if (kernel.has_join) continue;
         uint64_t queries = uint64_t{call->end_token - call->first_token} * call->q_heads;
         if (quire_status status = enqueue.launch(KernelName::reduce, queries, &call->head, error)) {
             return status;
@@ -87,6 +86,8 @@ quire_status enqueue_attention(Queue &queue, const Plan &plan, const quire_be_at
     if (quire_status status = enqueue.begin_replayable(error)) return status;
     call.chunk_count = chunk_count_of(args, enqueue.is_captured());
     call.most_rows = enqueue.is_captured() ? plan.options.max_rows : call.row_count;
+    if (plan.decodes) return launch_decode(enqueue, queue, plan.serial, args.rows_id, &call, error);
+    queue.listed = {};
     uint32_t teams_of_prefill = queue.device->context.driver->teams_of_prefill;
     Scratch scratch = divide(call, teams_of_prefill);
     if (quire_status status =
@@ -94,10 +95,8 @@ quire_status enqueue_attention(Queue &queue, const Plan &plan, const quire_be_at
         return status;
     }
     call.token_rows = queue.scratch;
-    call.tickets = call.token_rows + scratch.row_bytes;
-    call.states = call.tickets + scratch.ticket_bytes;
+    call.states = call.token_rows + scratch.row_bytes;
     call.values = call.states + scratch.state_bytes;
-    begin_round(&call, 0, scratch);  // its tickets are set with the rows
     if (quire_status status = enqueue.launch(KernelName::rows, call.row_count, &call.head, error)) {
         return status;
     }

@@ -85,6 +85,9 @@ struct Driver {
     Result (*stream_is_of)(Stream stream, void *context, bool *is_of);
     // Breaks no capture. `none` if the driver cannot capture.
     Result (*stream_capture)(Stream stream, Capture *capture);
+    // A number that no other capture has. REQUIRES: the stream is captured. NULL: the driver cannot
+    // tell captures apart.
+    Result (*capture_id)(Stream stream, uint64_t *id);
     // An event without a time.
     Result (*event_create)(Event *out);
     Result (*event_destroy)(Event event);

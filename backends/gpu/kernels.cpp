@@ -27,6 +27,7 @@ constexpr Known kKnown[kKernelCount] = {
     {"quire_fence_passed", 1, sizeof(FenceCall)},
     {"quire_fence_signal", 1, sizeof(FenceCall)},
     {"quire_fill", 128, sizeof(PieceCall)},
+    {"quire_items", 64, sizeof(AttendCall)},
     {"quire_kv_write", 64, sizeof(KvWriteCall)},
     {"quire_merge", 128, sizeof(MergeCall)},
     {"quire_move", 64, sizeof(MoveCall)},

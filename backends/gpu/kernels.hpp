@@ -21,6 +21,7 @@ enum class KernelName {
     fence_passed,
     fence_signal,
     fill,
+    items,
     kv_write,
     merge,
     move,

@@ -3,15 +3,18 @@
 #include "plan.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <utility>
 
+#include "decode.hpp"
 #include "device.hpp"
 #include "kernels/calls.hpp"
 #include "quire/attention.h"
 #include "quire/cache.h"
 #include "rounds.hpp"
 #include "shared/kernel_arguments.hpp"
+#include "work_shape.hpp"
 
 namespace quire::gpu {
 
@@ -49,13 +52,16 @@ const char *missing_kernel(const Device &, const quire_be_attention_query &shape
 quire_status make_plan(Device &device, const quire_be_plan_desc &desc, PlanOptions options,
                        quire_be_plan **out, quire_error *) {
     auto plan = std::make_unique<quire_be_plan>();
+    static std::atomic<uint64_t> plans{0};
     plan->device = &device;
+    plan->serial = plans.fetch_add(1, std::memory_order_relaxed) + 1;
     plan->options = std::move(options);
     plan->decodes = device.decodes && serves_decode(plan->options.shape);
     plan->turns = rope_turns(plan->options);
     {
         std::lock_guard lock(device.mutex);
-        device.scratch_bytes = std::max(device.scratch_bytes, scratch_bytes_of(desc));
+        uint64_t bytes = plan->decodes ? decode_scratch_bytes_of(desc) : scratch_bytes_of(desc);
+        device.scratch_bytes = std::max(device.scratch_bytes, bytes);
     }
     *out = plan.release();
     return QUIRE_OK;

@@ -21,6 +21,7 @@ struct Device;
 struct Plan {
     const Device *device = nullptr;
     PlanOptions options;
+    uint64_t serial = 0;          // no other plan's
     bool decodes = false;         // by the kernels of kernels/decode.cu; the shape alone decides
     std::vector<uint64_t> turns;  // per rope pair: one position's angle, in 2^-64 turns
 };

@@ -69,6 +69,18 @@ enum class Work {
     some,
 };
 
+// The rows of which the scratch memory's work list was made (decode.hpp), and for which calls.
+struct ListedRows {
+    uint64_t rows_id = 0;  // 0: there is no such list
+    uint64_t plan = 0;     // its serial number
+    uint64_t capture = 0;  // 0: not in a capture
+    uint64_t scratch = 0, block_table = 0, lengths = 0, cu_q = 0, shared_prefix = 0;
+    uint32_t block_table_stride = 0, row_count = 0, query_tokens = 0, block_count = 0;
+    uint32_t block_tokens = 0, chunk_count = 0;
+
+    bool operator==(const ListedRows &) const = default;
+};
+
 struct Queue {
     Device *device = nullptr;
     References references{2};  // the caller's, and the device's
@@ -82,6 +94,9 @@ struct Queue {
     std::deque<Command> held;  // not submitted to the stream
     uint64_t scratch = 0;      // address, for attention
     uint64_t scratch_bytes = 0;
+    ListedRows listed;
+    // A graph holds the scratch memory, and may be launched between any two calls.
+    bool was_captured = false;
     std::vector<uint64_t> outgrown;  // scratch that calls may still use
     PieceRing pieces;
     EventRing events;

@@ -20,27 +20,6 @@ uint64_t bytes_of_token(uint64_t chunk_count, uint32_t q_heads, uint32_t v_dim) 
 // Of one 32-bit word each.
 uint64_t bytes_of_words(uint64_t count) { return (count * sizeof(uint32_t) + 15) / 16 * 16; }
 
-// The instances of kernels/decode.cu.
-struct DecodeInstance {
-    uint32_t format;
-    uint32_t dim;
-    KernelName name;
-};
-constexpr DecodeInstance kDecodeInstances[] = {
-#define QUIRE_INSTANCE(name, format, dim) {format, dim, KernelName::decode_##name##_##dim},
-    QUIRE_DECODE_INSTANCES(QUIRE_INSTANCE)
-#undef QUIRE_INSTANCE
-};
-
-const DecodeInstance *find_decode(uint32_t format, uint32_t dim) {
-    for (const DecodeInstance &instance : kDecodeInstances) {
-        if (instance.format == format && instance.dim == dim) return &instance;
-    }
-    return nullptr;
-}
-
-bool decodes(const AttendCall &of) { return (of.options & kDecodes) != 0; }
-
 // Decided by the shape alone: bits must not depend on the batch or the pool's address.
 bool has_fragments(const AttendCall &of) {
     auto becomes_q = [&](uint32_t format) {
@@ -78,10 +57,6 @@ bool has_few_seats(const AttendCall &round, uint32_t bundle_tokens, uint32_t tea
 
 }  // namespace
 
-bool has_decode_instance(uint32_t format, uint32_t dim) {
-    return find_decode(format, dim) != nullptr;
-}
-
 Scratch divide(const AttendCall &call, uint32_t teams_of_prefill) {
     uint64_t states_per_token = uint64_t{call.chunk_count} * call.q_heads;
     uint64_t token_bytes = bytes_of_token(call.chunk_count, call.q_heads, call.v_dim);
@@ -92,7 +67,6 @@ Scratch divide(const AttendCall &call, uint32_t teams_of_prefill) {
     Scratch scratch{};
     scratch.tokens_per_round = static_cast<uint32_t>(tokens);
     scratch.row_bytes = bytes_of_words(call.query_tokens);
-    if (decodes(call)) scratch.ticket_bytes = bytes_of_words(tokens * call.kv_heads);
     scratch.state_bytes = tokens * states_per_token * 2 * sizeof(float);
     scratch.value_bytes = tokens * states_per_token * call.v_dim * sizeof(float);
     return scratch;
@@ -105,7 +79,6 @@ uint64_t scratch_bytes_of(const quire_be_plan_desc &desc) {
     uint64_t token_bytes = bytes_of_token(chunks, desc.shape.q_heads, desc.shape.v_head_dim);
     // With shorter rows a round has more tokens, up to all of kRoundBytes.
     return bytes_of_words(desc.max_query_tokens) +
-           bytes_of_words(desc.max_query_tokens * uint64_t{desc.shape.kv_heads}) +
            std::clamp(kRoundBytes, token_bytes, desc.max_query_tokens * token_bytes);
 }
 
@@ -113,19 +86,10 @@ void begin_round(AttendCall *call, uint64_t first_token, const Scratch &scratch)
     uint64_t end = std::min<uint64_t>(first_token + scratch.tokens_per_round, call->query_tokens);
     call->first_token = static_cast<uint32_t>(first_token);
     call->end_token = static_cast<uint32_t>(end);
-    call->options &= ~uint32_t{kSeats};
-    if (!decodes(*call)) return;
-    uint64_t seats =
-        seat_count(*call, block_tokens_of(*call, {KernelName::attend_fragments, kFragmentQueries}));
-    if (seats < tokens_of(*call)) call->options |= kSeats;
 }
 
 // Both kernels with matrix instructions give the same bits.
 AttendKernel choose_kernel(const AttendCall &round, uint32_t teams_of_prefill) {
-    if (decodes(round)) {
-        const DecodeInstance *instance = find_decode(round.k_format, round.k_dim);
-        return {instance->name, kFragmentQueries, 1, true};
-    }
     if (!has_fragments(round)) return {KernelName::attend, kQueriesPerUnit};
     AttendKernel of_several = prefill(teams_of_prefill);
     uint32_t bundle_tokens = block_tokens_of(round, of_several);
@@ -140,9 +104,8 @@ AttendKernel choose_kernel(const AttendCall &round, uint32_t teams_of_prefill) {
 uint64_t block_count(const AttendCall &round, const AttendKernel &kernel) {
     uint32_t heads = std::min(round.heads_per_kv, kernel.queries_per_unit);
     uint64_t slices = (round.heads_per_kv + heads - 1) / heads;
-    bool by_seats = kernel.teams > 1 || (round.options & kSeats) != 0;
     uint64_t places =
-        by_seats ? seat_count(round, block_tokens_of(round, kernel)) : tokens_of(round);
+        kernel.teams > 1 ? seat_count(round, block_tokens_of(round, kernel)) : tokens_of(round);
     return places * round.kv_heads * slices * round.chunk_count;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// rounds: divides an attention call into launches. A round takes as many tokens as have room for
-// their chunks in the queue's scratch memory; its kernel is chosen by how many blocks it would
-// start.
+// rounds: divides an attention call into launches, except one for the decode kernels (decode.hpp).
+// A round takes as many tokens as have room for their chunks in the queue's scratch memory; its
+// kernel is chosen by how many blocks it would start.
 //
 // The host decides by the batch's size, since only the device knows how many tokens each row has.
 // So a launch starts enough blocks for anything its rows may have in the round.
@@ -20,23 +20,18 @@ namespace quire::gpu {
 struct AttendKernel {
     KernelName name;
     uint32_t queries_per_unit;
-    uint32_t teams = 1;     // units per block
-    bool has_join = false;  // it joins chunks itself, so no reduction follows
+    uint32_t teams = 1;  // units per block
 };
 
 // The layout of the queue's scratch memory, and how many tokens a round has.
 struct Scratch {
     uint32_t tokens_per_round;
     uint64_t row_bytes;
-    uint64_t ticket_bytes;
     uint64_t state_bytes;
     uint64_t value_bytes;
 
-    uint64_t bytes() const { return row_bytes + ticket_bytes + state_bytes + value_bytes; }
+    uint64_t bytes() const { return row_bytes + state_bytes + value_bytes; }
 };
-
-// True if kernels/decode.cu has a kernel for rows of this format and head dim.
-bool has_decode_instance(uint32_t format, uint32_t dim);
 
 // REQUIRES: the call has tokens, and chunk_count is set.
 Scratch divide(const AttendCall &call, uint32_t teams_of_prefill);

@@ -3,6 +3,8 @@
 #include "shared/pool_calls.hpp"
 
 #include <cinttypes>
+#include <cstddef>
+#include <cstring>
 
 #include "quire/attention.h"
 #include "quire/cache.h"
@@ -173,11 +175,15 @@ quire_status check_moves(const quire_be_pool *pool, const quire_be_move *moves, 
 
 quire_status resolve_attention(const PlanOptions &options, const quire_be_attention *args,
                                quire_be_attention *resolved, quire_error *error) {
-    if (quire_status status = check_struct(args, sizeof *args, "args", error)) return status;
+    constexpr uint32_t kFirstBytes = offsetof(quire_be_attention, rows_id);
+    uint32_t known =
+        args != nullptr && args->struct_size == kFirstBytes ? kFirstBytes : sizeof *args;
+    if (quire_status status = check_struct(args, known, "args", error)) return status;
     if (quire_status status = check_pool(args->pool, args->layer, error)) return status;
     if (quire_status status = check_pool_fits(options, *args->pool, error)) return status;
     if (quire_status status = check_fits_plan(options, *args, error)) return status;
-    *resolved = *args;
+    *resolved = {};
+    std::memcpy(resolved, args, known);
     if (args->row_count == 0 || args->query_tokens == 0) return QUIRE_OK;
     return check_attention(options, resolved, error);
 }

@@ -2,6 +2,8 @@
 
 #include "core/device/batch.hpp"
 
+#include <atomic>
+
 #include "core/device/attention_plan.hpp"
 #include "core/device/backend_call.hpp"
 
@@ -367,6 +369,8 @@ Status Batch::upload(uint32_t index, Queue *queue, quire_error *error) {
     shard.uploaded_rows = row_count_;
     shard.uploaded_tokens = query_tokens_;
     shard.uploaded_cross = cross_tokens_;
+    static std::atomic<uint64_t> uploads{0};
+    shard.rows_id = uploads.fetch_add(1, std::memory_order_relaxed) + 1;
     return Status{};
 }
 
@@ -415,6 +419,7 @@ void Batch::fill_attention(uint32_t shard, uint32_t group, quire_be_attention *a
     args->query_tokens = query_tokens_;
     args->max_length = max_length(group);
     args->shared_prefix = address(shard, groups_[group].shared);
+    args->rows_id = shards_[shard].rows_id;
     if (cross_[group] || mask_rows_ == 0) return;
     args->positions = address(shard, positions_);
     args->mask = mask_words_ != 0 ? address(shard, mask_) : 0;

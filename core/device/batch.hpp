@@ -128,6 +128,7 @@ class Batch {
         uint32_t uploaded_rows;
         uint32_t uploaded_tokens;
         uint32_t uploaded_cross;
+        uint64_t rows_id;  // of the last upload; of no other batch's
     };
     // The content of a row of an image's block table.
     struct RowState {

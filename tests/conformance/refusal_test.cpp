@@ -31,9 +31,9 @@ class GoodCall {
                  next(),       kv_stride, kv_stride, nullptr,         0,     0,      0};
         desc = {sizeof desc, 0, shape, 0.0f, 4, 4, 4, 0.0f, 0, nullptr, nullptr};
         int64_t q_stride = int64_t{shape.q_heads} * shape.k_head_dim;
-        args = {sizeof args, 1,      &pool,    write.k,  next(), next(), write.slots,
-                next(),      next(), q_stride, q_stride, 4,      1,      1,
-                16,          0,      0,        0,        0,      0,      0};
+        args = {sizeof args, 1,        &pool,    write.k, next(), next(), write.slots, next(),
+                next(),      q_stride, q_stride, 4,       1,      1,      16,          0,
+                0,           0,        0,        0,       0,      0};
         int32_t cu_q[] = {0, 1};
         rig.write(args.cu_q, cu_q, sizeof cu_q);
         int32_t length = 16;

@@ -139,6 +139,13 @@ int end_capture(Stream *stream, Graph **out) {
 int is_capturing(Stream *stream, int *status) {
     return counted("cuStreamIsCapturing", [=] { return stream_is_capturing(stream, status); });
 }
+int capture_info(Stream *stream, int *status, uint64_t *id, void **, const void ***, size_t *) {
+    return counted("cuStreamGetCaptureInfo", [=] {
+        if (int result = stream_is_capturing(stream, status)) return result;
+        *id = stream_capture_id(stream);
+        return 0;
+    });
+}
 int instantiate_graph(Graph **out, Graph *graph, uint64_t) {
     return counted("cuGraphInstantiateWithFlags", [=] { return graph_instantiate(graph, out); });
 }
@@ -277,6 +284,7 @@ const Entry kEntries[] = {
     {"cuStreamBeginCapture", plain(begin_capture)},
     {"cuStreamEndCapture", plain(end_capture)},
     {"cuStreamIsCapturing", plain(is_capturing)},
+    {"cuStreamGetCaptureInfo", plain(capture_info)},
     {"cuGraphInstantiateWithFlags", plain(instantiate_graph)},
     {"cuGraphLaunch", plain(launch_graph)},
     {"cuGraphExecDestroy", plain(graph_destroy_launchable)},

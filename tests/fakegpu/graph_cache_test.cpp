@@ -111,6 +111,9 @@ class Decoder {
         kv.v = address_ + kPart * element_bytes_;
         kv.dtype = types_.given;
         must(cache_.api.kv_write(batch, &kv, queue_, &cache_.error));
+        this->attend(batch);
+    }
+    void attend(quire_batch *batch) {
         auto attend = described<quire_attend_args>();
         attend.q = address_ + 2 * kPart * element_bytes_;
         attend.out = address_ + 3 * kPart * element_bytes_;
@@ -301,6 +304,54 @@ TEST_P(GraphCache, reads_prompts_as_single_calls_do) {
     setenv(kVariable, "plain", 1);
     read_prompts(kAllTypes[1]);
     read_prompts(kAllTypes[2]);
+}
+
+// Calls with a step's rows use the work list of the first of them.
+TEST_P(GraphCache, layers_share_a_work_list) {
+    bool has_lists = vendor().name == std::string("cuda") && is_steered();
+    const Types &types = kAllTypes[1];
+    quire_native stream = as_stream(stream_);
+    Decoder layered(vendor().name, &stream, types);
+    Decoder by_calls(vendor().name, nullptr, types);
+    auto called = [&](quire_batch *batch) { by_calls.run(batch); };
+    auto three = [&](quire_batch *batch) {
+        layered.run(batch);
+        layered.attend(batch);
+        layered.attend(batch);
+    };
+    // Compares what a step gives, and counts the lists that it makes.
+    auto expect_lists = [&](uint32_t count, uint64_t lists, auto enqueue) {
+        std::vector<unsigned char> wanted = by_calls.step({0, 1}, count, called);
+        uint64_t before = launches("quire_items");
+        EXPECT_EQ(layered.step({0, 1}, count, enqueue), wanted);
+        uint64_t made = launches("quire_items") - before;
+        EXPECT_EQ(made, has_lists ? lists : 0u);
+    };
+    layered.step({0}, 9, three), by_calls.step({0}, 9, called);
+    layered.step({1}, 500, three), by_calls.step({1}, 500, called);
+    expect_lists(1, 1, three);
+    expect_lists(1, 1, three);
+    expect_lists(1, 1, [&](quire_batch *batch) {
+        begin_capture();
+        three(batch);
+        ASSERT_EQ(end_capture(), 0);
+        launch();
+    });
+    // What a graph runs is counted when it is captured.
+    for (int i = 0; i < 20; ++i) expect_lists(1, 0, [&](quire_batch *) { launch(); });
+    // A graph might have been launched between any two of these.
+    expect_lists(1, 3, three);
+    destroy_graph();
+    // The second graph is not only launched after the first.
+    expect_lists(1, 2, [&](quire_batch *batch) {
+        for (int i = 0; i < 2; ++i) {
+            begin_capture();
+            i == 0 ? layered.run(batch) : layered.attend(batch);
+            ASSERT_EQ(end_capture(), 0);
+            launch();
+            destroy_graph();
+        }
+    });
 }
 
 TEST_P(GraphCache, of_fewer_rows_than_the_step_fails_it) {

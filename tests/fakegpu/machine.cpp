@@ -45,6 +45,7 @@ struct Graph {
     std::vector<std::function<int()>> work;
     bool is_broken = false;
     bool is_launchable = false;  // instantiated from a captured one
+    uint64_t capture_id = 0;
 };
 
 struct Stream {
@@ -346,7 +347,9 @@ int stream_begin_capture(Stream *handle, int mode) {
     if (stream == nullptr) return kInvalidHandle;
     std::lock_guard lock(stream->lane->mutex);
     if (stream->captured != nullptr) return kInvalidValue;
+    static std::atomic<uint64_t> captures{0};
     stream->captured = std::make_unique<Graph>();
+    stream->captured->capture_id = captures.fetch_add(1) + 1;
     if (mode != kCaptureRelaxed) fakegpu_begin_capture();
     return kSuccess;
 }
@@ -374,6 +377,12 @@ int stream_is_capturing(Stream *handle, int *status) {
     return kSuccess;
 }
 
+uint64_t stream_capture_id(Stream *handle) {
+    Stream *stream = real(handle);
+    std::lock_guard lock(stream->lane->mutex);
+    return stream->captured == nullptr ? 0 : stream->captured->capture_id;
+}
+
 int graph_instantiate(const Graph *graph, Graph **out) {
     if (graph == nullptr || graph->is_launchable) return kInvalidValue;
     *out = new Graph(*graph);
@@ -384,8 +393,9 @@ int graph_instantiate(const Graph *graph, Graph **out) {
 
 int graph_launch(Graph *graph, Stream *stream) {
     if (graph == nullptr || !graph->is_launchable) return kInvalidValue;
-    return stream_enqueue(stream, [graph] {
-        for (const std::function<int()> &work : graph->work) {
+    // A graph may be destroyed while it runs.
+    return stream_enqueue(stream, [all = graph->work] {
+        for (const std::function<int()> &work : all) {
             if (int result = work()) return result;
         }
         return int{kSuccess};

@@ -111,6 +111,8 @@ int stream_wait_event(Stream *stream, Event *event);
 int stream_begin_capture(Stream *stream, int mode);
 int stream_end_capture(Stream *stream, Graph **out);
 int stream_is_capturing(Stream *stream, int *status);  // 0 no, 1 yes, 2 broken
+// Another number for each capture; 0 if there is none.
+uint64_t stream_capture_id(Stream *stream);
 // A graph and its launchable instance are two types; a call refuses the wrong one.
 int graph_instantiate(const Graph *graph, Graph **out);
 int graph_launch(Graph *graph, Stream *stream);

@@ -9,6 +9,7 @@
 #include "decode.cu"
 #include "fence.cu"
 #include "fill.cu"
+#include "items.cu"
 #include "kv_write.cu"
 #include "merge.cu"
 #include "move.cu"

@@ -126,11 +126,10 @@ struct MergeCall {
 };
 
 enum WidthOption : uint32_t {
-    kWideK = kFirstOwnOption,            // rows of K: 16-byte aligned, a multiple of 4 elements
-    kWideRows = kFirstOwnOption * 2,     // rows of K and V are aligned to 16 bytes
-    kDecodes = kFirstOwnOption * 4,      // the plan's shape is served by the kernels of decode.cu
-    kSeats = kFirstOwnOption * 8,        // of decode.cu: blocks are numbered by seats (bundle.hpp)
-    kWideScales = kFirstOwnOption * 16,  // scales of rows, if any, are aligned to 16 bytes
+    kWideK = kFirstOwnOption,           // rows of K: 16-byte aligned, a multiple of 4 elements
+    kWideRows = kFirstOwnOption * 2,    // rows of K and V are aligned to 16 bytes
+    kDecodes = kFirstOwnOption * 4,     // the plan's shape is served by the kernels of decode.cu
+    kWideScales = kFirstOwnOption * 8,  // scales of rows, if any, are aligned to 16 bytes
 };
 
 // Places per chunk; one state covers one chunk. Every query's chunks begin at multiples of it, so
@@ -152,6 +151,8 @@ constexpr uint32_t kTeamsOnAmd = 2;
 constexpr uint32_t kPrefillSharedBytes = 74'768;
 constexpr uint32_t kMostFragmentDim = 128;
 constexpr uint32_t kFirstTicket = UINT32_MAX;  // of join.hpp
+constexpr uint32_t kWorkItemBytes = 32;        // of work.hpp
+constexpr uint32_t kRowWorkBytes = 16;
 // The instances of decode.cu: the format of K and V, and the head dim. X(name, format, dim)
 #define QUIRE_DIMS_OF(X, name, format) X(name, format, 64) X(name, format, 96) X(name, format, 128)
 #define QUIRE_DECODE_INSTANCES(X) \
@@ -161,10 +162,10 @@ constexpr uint32_t kFirstTicket = UINT32_MAX;  // of join.hpp
     QUIRE_DIMS_OF(X, e4m3, kE4m3) \
     QUIRE_DIMS_OF(X, e5m2, kE5m2)
 // Shared memory of a block of decode.cu: four rings of five stages of sixteen rows, for codes with
-// sixteen scales each, and 528 bytes.
+// sixteen scales each, and 544 bytes.
 template <uint32_t format, uint32_t dim>
 constexpr uint32_t kDecodeSharedBytes =
-    4 * (format >= kI8 ? (5 * (16 * dim + 64) + 127) / 128 * 128 : 5 * 16 * dim * 2) + 528;
+    4 * (format >= kI8 ? (5 * (16 * dim + 64) + 127) / 128 * 128 : 5 * 16 * dim * 2) + 544;
 constexpr uint32_t kMostSlopes = 512;
 
 struct AttendCall {
@@ -174,8 +175,12 @@ struct AttendCall {
     uint64_t pool, scales;  // at the layer
     // Scratch: int32 [query_tokens], the row of each token or -1; then the round's states,
     // [token][chunk][q_head]: the largest score and the sum of weights, and the weighted values
-    // [v_dim]. With kDecodes also uint32 [token of the round][kv_heads], the tickets of join.hpp.
-    uint64_t token_rows, states, values, tickets;
+    // [v_dim].
+    uint64_t token_rows, states, values;
+    // With kDecodes, instead of the first: uint32 [query_tokens][kv_heads], tickets (join.hpp); and
+    // the work list, whose order states and values have too (work.hpp).
+    uint64_t tickets, row_works, items;
+    uint64_t round_begins;  // uint32 [round_count + 1]: the index of each round's first item
     int64_t block_stride, v_offset;
     int64_t k_head_stride, k_token_stride, v_head_stride, v_token_stride;
     int64_t k_scale_offset, v_scale_offset, scale_head_stride;
@@ -185,8 +190,9 @@ struct AttendCall {
     uint32_t k_dim, v_dim, k_format, v_format, q_format;
     uint32_t options;
     int32_t window, sink_tokens;
-    uint32_t chunk_count;             // the most that a row may have
-    uint32_t first_token, end_token;  // of the round
+    uint32_t chunk_count;                       // the most that a row may have
+    uint32_t first_token, end_token;            // of the round; with kDecodes of the work list
+    uint32_t round, round_count, round_states;  // with kDecodes; states of each KV head
     float scale, soft_cap;
     uint32_t most_rows;  // the most in a step; cu_q also has its last value at this index
     float slopes[kMostSlopes];

@@ -8,7 +8,7 @@
 // So the order of additions is fixed, whichever block comes last.
 //
 // Tickets begin at kFirstTicket, which is -1: quire_rows sets them, and the last block of a unit
-// does so again for the next round.
+// does so again for the next layer.
 //
 // States are those of AttendCall, but their tops are logarithms to base 2: integers, or -inf.
 //
@@ -17,6 +17,7 @@
 
 #include "fault.hpp"
 #include "stream.hpp"
+#include "work.hpp"
 
 namespace quire::gpu {
 
@@ -25,6 +26,7 @@ constexpr float kLogOf2 = 0.693147180559945309f;
 template <typename Shape>
 struct DecodeShared {
     SharedArray<uint32_t, 1> flag;  // idle; later: this block is the last of its unit
+    SharedArray<uint32_t, 1> next;  // the item that the block takes next
     RingOf<Shape> ring;
     SharedArray<float, kWarpsOfBlock * kFragmentQueries> shifts;
     SharedArray<float, kWarpsOfBlock * kFragmentQueries> sums;
@@ -152,9 +154,10 @@ QUIRE_DEVICE inline uint64_t result_of(const AttendCall &call, int32_t token, ui
 }
 
 // Adds the warps' shares, and writes the unit's result if `is_whole`, else the chunk's states.
+// Their values lie as in a share: a lane's four one after another.
 template <typename Shape>
 QUIRE_DEVICE inline void store_chunk(const AttendCall &call, DecodeShared<Shape> &shared,
-                                     const Unit &unit, bool is_whole) {
+                                     const Unit &unit, uint32_t first_state, bool is_whole) {
     uint32_t warp = thread_index() / 32;
     uint32_t m = lane_index() / 4 + warp % 2 * 8;  // two warps per row of a lane
     if (m >= unit.count) return;
@@ -162,7 +165,7 @@ QUIRE_DEVICE inline void store_chunk(const AttendCall &call, DecodeShared<Shape>
     uint32_t q_head = q_head_of(call, unit, m);
     float factors[kWarpsOfBlock];
     State state = add_states(shared, m, factors);
-    uint64_t index = state_index(call, token, unit.chunk, q_head);
+    uint64_t index = state_of(call, first_state, m, unit.kv_head);
     bool is_first = warp < 2 && lane_index() % 4 == 0;
     float of_result = 1.0f;
     if (is_whole) {
@@ -182,13 +185,9 @@ QUIRE_DEVICE inline void store_chunk(const AttendCall &call, DecodeShared<Shape>
                              four.v[3] * of_result);
             continue;
         }
-        uint64_t to = call.values + (index * Shape::kDim + column) * 4;
-        if constexpr (Shape::kHasCodes) {
-            store<FourWords>(to, {{bits_of(four.v[0]), bits_of(four.v[1]), bits_of(four.v[2]),
-                                   bits_of(four.v[3])}});
-        } else {
-            for (uint32_t i = 0; i < 4; ++i) store<float>(to + (i % 2 + i / 2 * 8) * 4, four.v[i]);
-        }
+        uint64_t to = call.values + (index * Shape::kDim + n * 16 + lane_index() % 4 * 4) * 4;
+        store<FourWords>(
+            to, {{bits_of(four.v[0]), bits_of(four.v[1]), bits_of(four.v[2]), bits_of(four.v[3])}});
     }
 }
 
@@ -199,8 +198,7 @@ QUIRE_DEVICE inline bool is_last_of_unit(const AttendCall &call, DecodeShared<Sh
     device_fence();
     barrier();
     if (thread_index() == 0) {
-        auto in_round = static_cast<uint64_t>(unit.first_token) - call.first_token;
-        uint64_t ticket = call.tickets + (in_round * call.kv_heads + unit.kv_head) * 4;
+        uint64_t ticket = ticket_of(call, unit.first_token, unit.kv_head);
         bool is_last = take_ticket(ticket) + 2 == static_cast<uint32_t>(chunk_count);
         if (is_last) store<uint32_t>(ticket, kFirstTicket);
         shared.flag[0] = is_last ? 1u : 0u;
@@ -210,11 +208,11 @@ QUIRE_DEVICE inline bool is_last_of_unit(const AttendCall &call, DecodeShared<Sh
     return shared.flag[0] != 0;
 }
 
-// Adds the states of the unit's chunks and writes the results. A warp takes every fourth query, a
-// lane four of its elements.
+// Adds the states of the unit's chunks, which begin at `first_state`, and writes the results. A
+// warp takes every fourth query, a lane four of its elements.
 template <typename Shape>
-QUIRE_DEVICE inline void join_chunks(const AttendCall &call, const Unit &unit,
-                                     const Chunks &chunks) {
+QUIRE_DEVICE inline void join_chunks(const AttendCall &call, const Unit &unit, uint64_t first_state,
+                                     int32_t chunk_count) {
     constexpr int32_t kAtOnce = 4;  // loads that are on their way together
     uint32_t column = lane_index() * 4;
     if (column >= Shape::kDim) return;
@@ -223,16 +221,16 @@ QUIRE_DEVICE inline void join_chunks(const AttendCall &call, const Unit &unit,
         uint32_t q_head = q_head_of(call, unit, m);
         State total = {minus_infinity(), 0.0f};
         float values[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        for (int32_t n = 0; n < count_of(chunks); n += kAtOnce) {
+        for (int32_t n = 0; n < chunk_count; n += kAtOnce) {
             State states[kAtOnce];
             FourWords fours[kAtOnce];
             QUIRE_UNROLL
             for (int32_t i = 0; i < kAtOnce; ++i) {
                 states[i] = {minus_infinity(), 0.0f};
                 fours[i] = {{0, 0, 0, 0}};
-                if (n + i >= count_of(chunks)) continue;
-                auto chunk = static_cast<uint32_t>(chunk_at(chunks, n + i));
-                uint64_t index = state_index(call, token, chunk, q_head);
+                if (n + i >= chunk_count) continue;
+                uint64_t first = first_state + static_cast<uint32_t>(n + i) * unit.count;
+                uint64_t index = state_of(call, first, m, unit.kv_head);
                 states[i] = {load_float(call.states, index * 2),
                              load_float(call.states, index * 2 + 1)};
                 fours[i] = load<FourWords>(call.values + (index * Shape::kDim + column) * 4);
@@ -251,9 +249,11 @@ QUIRE_DEVICE inline void join_chunks(const AttendCall &call, const Unit &unit,
         }
         float of_result = finish_state(call, q_head, total);
         if (lane_index() == 0) store_lse(call, token, q_head, total);
-        uint64_t to = result_of<Shape>(call, token, q_head) + column * 2;
+        uint32_t first_of_four = lane_index() / 4 * 16 + column_of_four<Shape>();
+        uint64_t to = result_of<Shape>(call, token, q_head) + first_of_four * 2;
         store_two<Shape>(call, to, values[0] * of_result, values[1] * of_result);
-        store_two<Shape>(call, to + 4, values[2] * of_result, values[3] * of_result);
+        store_two<Shape>(call, to + step_of_four<Shape>() * 2, values[2] * of_result,
+                         values[3] * of_result);
     }
 }
 

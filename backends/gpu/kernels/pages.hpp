@@ -100,12 +100,13 @@ QUIRE_DEVICE inline Chunks chunks_of(const Reach &of_any) {
 QUIRE_DEVICE inline int32_t count_of(const Chunks &chunks) {
     return chunks.sink_end + chunks.end - chunks.begin;
 }
-QUIRE_DEVICE inline bool has_chunk(const Chunks &chunks, int32_t chunk) {
-    return chunk < chunks.sink_end || (chunk >= chunks.begin && chunk < chunks.end);
-}
-// The n-th of them.
+// The n-th of them, and its n.
 QUIRE_DEVICE inline int32_t chunk_at(const Chunks &chunks, int32_t n) {
     return n < chunks.sink_end ? n : chunks.begin + n - chunks.sink_end;
+}
+QUIRE_DEVICE inline uint32_t place_of_chunk(const Chunks &chunks, uint32_t chunk) {
+    auto at = static_cast<int32_t>(chunk);
+    return static_cast<uint32_t>(at < chunks.sink_end ? at : at - chunks.begin + chunks.sink_end);
 }
 
 }  // namespace quire::gpu

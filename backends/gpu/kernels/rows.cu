@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// rows: checks that all indices of an attention call's rows are in range, finds the row of each
-// query token, and sets the tickets of decode.cu to their beginning. A group checks one row.
+// rows: checks that all indices of an attention call's rows are in range, and finds the row of each
+// query token; for decode.cu, it sums the row's work instead (work.hpp) and sets the tickets of its
+// tokens to their beginning. A group checks one row.
 //
 // Everything that later kernels read through tables, lengths and masks is checked here.
 
@@ -9,6 +10,7 @@
 #include "dialect.hpp"
 #include "fault.hpp"
 #include "sight.hpp"
+#include "work.hpp"
 
 namespace quire::gpu {
 
@@ -18,6 +20,8 @@ constexpr uint32_t kNoRow = UINT32_MAX;
 struct RowShared {
     SharedArray<uint32_t, 1> idle;
     SharedArray<int32_t, 1> oldest;  // place that any token of the row sees, ignoring sinks
+    SharedArray<uint32_t, kWorkThreads> items;
+    SharedArray<uint64_t, kWorkThreads> states;
 };
 
 QUIRE_DEVICE inline bool check_counts(const AttendCall &call, const Row &row) {
@@ -96,13 +100,26 @@ QUIRE_DEVICE inline void mark_tokens(const AttendCall &call, const Row &row) {
         bool is_of_row = token >= row.first_token && token < row.end_token;
         store<uint32_t>(call.token_rows + static_cast<uint64_t>(token) * 4,
                         is_of_row ? row.index : kNoRow);
-        // The first round's; later rounds use them again.
-        if (!has(call, kDecodes) || token >= static_cast<int32_t>(call.end_token)) continue;
-        uint64_t tickets = call.tickets + static_cast<uint64_t>(token) * call.kv_heads * 4;
+    }
+}
+
+QUIRE_DEVICE inline void sum_work(const AttendCall &call, RowShared &shared, const Row &row) {
+    RowUnits units = units_of(call, row);
+    uint32_t items = 0;
+    uint64_t states = 0;
+    for (uint32_t i = thread_index(); i < units.count; i += kRowThreads) {
+        UnitWork work = work_of(call, row, units, i);
+        items += work.items;
+        states += work.states;
         for (uint32_t head = 0; head < call.kv_heads; ++head) {
-            store<uint32_t>(tickets + head * 4, kFirstTicket);
+            store<uint32_t>(ticket_of(call, work.first_token, head), kFirstTicket);
         }
     }
+    items = sum_over_block(shared.items, items);
+    states = sum_over_block(shared.states, states);
+    if (thread_index() != 0) return;
+    store<uint32_t>(row_work_at(call, row.index), items);
+    store<uint64_t>(row_work_at(call, row.index) + 8, states);
 }
 
 QUIRE_KERNEL(quire_rows, 64, AttendCall, call) {
@@ -110,7 +127,11 @@ QUIRE_KERNEL(quire_rows, 64, AttendCall, call) {
     if (is_idle(call.head, shared.idle)) return;
     Row row = row_at(call, static_cast<uint32_t>(group_index()));
     if (!check_counts(call, row) || !check_graph(call)) return;
-    mark_tokens(call, row);
+    if (has(call, kDecodes)) {
+        sum_work(call, shared, row);
+    } else {
+        mark_tokens(call, row);
+    }
     if (call.shared_prefix != 0) check_shared_prefix(call, row);
     if (row.first_token == row.end_token) return;
     auto keys = static_cast<uint32_t>(row.key_count);

@@ -279,6 +279,10 @@ typedef struct quire_be_attention {
     uint64_t mask_rows;     /* int32 [query_tokens] */
     uint64_t mask_first;    /* int32 [row_count] */
     uint64_t shared_prefix; /* int32 [row_count]; 0 = not known */
+    uint64_t rows_id; /* not 0: table, lengths, cu_q and shared prefixes hold what they held at
+                             * the queue's earlier calls with this id and the same addresses and
+                             * sizes, so their rows need not be looked at again. An older host's
+                             * struct ends before it */
 } quire_be_attention;
 
 /* attention.h, quire_attention_merge. */
