@@ -29,6 +29,8 @@ def limits():
     for kernel, shape, *of_vendors in ROW.findall(text):
         of_shape = counts.setdefault(kernel, {}).setdefault(names[shape], {})
         for lanes, values in zip(("32", "64"), of_vendors):
+            if not values:      # a vendor that lacks the kernel
+                continue
             _, _, instructions, passes, barriers = map(float, values.split(","))
             of_shape[lanes] = {"instructions": instructions, "passes": passes,
                                "barriers": barriers}

@@ -74,8 +74,8 @@ class Server:
 SERVERS = (
     Server("nvidia", ("bf16",), "quire_decode_bf16_128"),
     Server("nvidia", ("f16",), "quire_decode_f16_128"),
-    Server("nvidia", ("fp8",), "quire_decode_bf16_e4m3_128"),
-    Server("nvidia", ("i8",), "quire_decode_bf16_i8_128"),
+    Server("nvidia", ("fp8",), "quire_decode_e4m3_128"),
+    Server("nvidia", ("i8",), "quire_decode_i8_128"),
     Server("nvidia", ("bf16", "f16"), "quire_attend_fragments", "decode", 1),
     Server("", ("bf16", "f16"), "quire_attend_fragments", "decode", 2),
     Server("", ("fp8",), "quire_attend_fragments", "decode of fp8", 2),

@@ -204,9 +204,9 @@ class Command(unittest.TestCase):
     def test_a_new_kernel_is_a_row_of_data(self):
         data = json.loads(figures.FILE.read_text())
         shape, device = predict.Shape("fp8", 32, 4096), hardware.DEVICES["H200"]
-        data["code"]["quire_decode_bf16_e4m3_128"] = data["code"]["quire_decode_bf16_128"]
+        data["code"]["quire_decode_e4m3_128"] = data["code"]["quire_decode_bf16_128"]
         times, server = predict.predict(device, shape, data)
-        self.assertEqual(server.kernel, "quire_decode_bf16_e4m3_128")
+        self.assertEqual(server.kernel, "quire_decode_e4m3_128")
         self.assertEqual(times.binds, "bytes")
 
     def test_unknown_names_are_refused_in_words(self):
