@@ -14,7 +14,7 @@ struct ItemsShared {
     SharedArray<uint32_t, 1> idle;
     SharedArray<uint32_t, kWorkThreads> item_parts;
     SharedArray<uint64_t, kWorkThreads> state_parts;
-    // Of the units at hand: the index of the first item, and what it says.
+    // The first item of each unit at hand, and what it says.
     SharedArray<uint32_t, kWorkThreads> first_items;
     SharedArray<uint32_t, kWorkThreads> first_states;
     SharedArray<uint32_t, kWorkThreads> tokens;
