@@ -29,6 +29,7 @@ constexpr Known kKnown[kKernelCount] = {
     {"quire_fill", 128, sizeof(PieceCall)},
     {"quire_items", 64, sizeof(AttendCall)},
     {"quire_kv_write", 64, sizeof(KvWriteCall)},
+    {"quire_kv_write_any", 64, sizeof(KvWriteCall)},
     {"quire_merge", 128, sizeof(MergeCall)},
     {"quire_move", 64, sizeof(MoveCall)},
     {"quire_reduce", 64, sizeof(AttendCall)},

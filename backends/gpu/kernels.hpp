@@ -23,6 +23,7 @@ enum class KernelName {
     fill,
     items,
     kv_write,
+    kv_write_any,
     merge,
     move,
     reduce,

@@ -49,7 +49,8 @@ NVIDIA = {
     "quire_fence_signal": Row(1),
     "quire_fill": Row(128),
     "quire_items": Row(64),
-    "quire_kv_write": Row(64, reciprocals=3, calls=5),
+    "quire_kv_write": Row(64, reciprocals=1, calls=4),
+    "quire_kv_write_any": Row(64, reciprocals=1, calls=3),
     "quire_merge": Row(128, reciprocals=1, calls=2),
     "quire_move": Row(64, reciprocals=8, calls=8),
     "quire_reduce": Row(64, timed=r"LDG", other_loads=1),
@@ -87,7 +88,8 @@ AMD = {
                                   blocks={"gfx90a": 1, "gfx942": 1}),
     "quire_attend_prefill": Row(256, short_shared=704, reciprocals=43, local=40,
                                 blocks={"gfx90a": 1, "gfx942": 1}),
-    "quire_kv_write": Row(64, reciprocals=4),
+    "quire_kv_write": Row(64, reciprocals=3),
+    "quire_kv_write_any": Row(64, reciprocals=3),
     "quire_reduce": Row(64, reciprocals=12),
 }
 

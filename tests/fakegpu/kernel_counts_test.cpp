@@ -38,6 +38,7 @@ constexpr Shape kDecodeF8Middle = {
     "decode of fp8 of heads of 96", QUIRE_DTYPE_F8_E4M3FN, QUIRE_DTYPE_BF16, 96, 4, 1, 1024};
 constexpr Shape kDecodeF8Small = {
     "decode of fp8 of heads of 64", QUIRE_DTYPE_F8_E4M3FN, QUIRE_DTYPE_F16, 64, 8, 1, 1024};
+constexpr Shape kOdd = {"odd rows", QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, 100, 4, 1, 64};
 constexpr Shape kPrompt = {"prompt", QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, 128, 4, 64, 64};
 
 constexpr const char *kVariable = "QUIRE_GPU_ATTENTION";
@@ -65,7 +66,8 @@ const Row kRows[] = {
     {"quire_attend", kDecodeWide, {{4, 1, 82.6, 75.4, 0.227}, {4, 1, 41.6, 75.4, 0.114}}},
     {"quire_attend_prefill", kPrompt, {{2, 8, 3630, 10900, 20}, {2, 16, 1860, 19400, 10}}},
     {"quire_reduce", kDecode, {{1.2, 1, 0.266, 0.0235, 0.0157}, {1.12, 1, 0.141, 0.0235, 0.00782}}},
-    {"quire_kv_write", kPrompt, {{1, 1, 104, 22, 28}, {1, 1, 54, 22, 14}}},
+    {"quire_kv_write", kPrompt, {{1, 0, 40, 0, 0}, {1, 0, 28, 0, 0}}},
+    {"quire_kv_write_any", kOdd, {{1.33, 0, 71.7, 0, 0}, {1.33, 0, 56.4, 0, 0}}},
 };
 
 class KernelCounts : public Driver {

@@ -82,6 +82,10 @@ constexpr uint32_t kMostElements = 576;  // of a row of K
 constexpr uint32_t kMostValues = 512;    // of a row of V
 constexpr uint32_t kMostPairs = 288;     // of a rope
 
+// The sides of a token that kv_write divides over blocks of kWriteThreads; latent rows have no V.
+enum WriteSide : uint32_t { kWriteQ, kWriteK, kWriteV, kWriteSides };
+constexpr uint32_t kWriteThreads = 64;
+
 struct KvWriteCall {
     Head head;
     uint64_t k, v, slots, positions, q;
@@ -97,6 +101,8 @@ struct KvWriteCall {
     uint32_t is_in_pairs, is_latent;
     float magnitude;
     uint32_t reserved0;
+    uint32_t blocks[kWriteSides];     // per token
+    uint32_t lane_bits[kWriteSides];  // 2^this lanes share a row, at most 32
     // Per pair, the angle of one position in units of 2^-64 turns, so that an angle is one integer
     // product, which wraps as turns do.
     uint64_t turns[kMostPairs];

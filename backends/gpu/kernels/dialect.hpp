@@ -38,6 +38,8 @@
 
 // Unrolls the next loop: its array stays in registers only if every index is a constant.
 #define QUIRE_UNROLL _Pragma("unroll")
+// Leaves the next loop a loop: unrolled, a long body or a rare second round is only more code.
+#define QUIRE_ROLLED _Pragma("unroll 1")
 
 // Defines a kernel of `threads` threads that takes `Arguments call`. Arguments are read where the
 // launch put them and not first copied to a stack; each compiler needs its own way of saying that.
@@ -412,6 +414,7 @@ QUIRE_DEVICE inline void wait_copies() { asm volatile("cp.async.wait_all;" ::: "
 
 #define QUIRE_DEVICE
 #define QUIRE_UNROLL
+#define QUIRE_ROLLED
 
 #define QUIRE_KERNEL(name, threads, Arguments, call)                                      \
     static void name(const Arguments &call);                                              \
@@ -534,5 +537,6 @@ QUIRE_FUNCTION float with_sign_of(float x, float size) { return copysignf(size, 
 QUIRE_FUNCTION int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
 QUIRE_FUNCTION int32_t larger(int32_t a, int32_t b) { return a < b ? b : a; }
 QUIRE_FUNCTION uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+QUIRE_FUNCTION uint32_t larger(uint32_t a, uint32_t b) { return a < b ? b : a; }
 
 }  // namespace quire::gpu

@@ -200,14 +200,17 @@ QUIRE_DEVICE inline uint32_t half_to_f32(uint32_t format, uint32_t half_bits) {
     return format == kF16 ? f16_to_f32(half_bits) : half_bits << 16;
 }
 
-// Element `index` of the row at `row`, as f32 bits.
+// Element `index` of the row at `row`, as f32 bits; of a format that holds values, or of any.
+QUIRE_DEVICE inline uint32_t load_value_bits(uint32_t format, uint64_t row, uint32_t index) {
+    if (format == kF32) return load<uint32_t>(row + uint64_t{index} * 4);
+    return half_to_f32(format, load<uint16_t>(row + uint64_t{index} * 2));
+}
 QUIRE_DEVICE inline uint32_t load_bits(uint32_t format, uint64_t row, uint32_t index) {
     switch (format) {
         case kF32:
-            return load<uint32_t>(row + uint64_t{index} * 4);
         case kF16:
         case kBf16:
-            return half_to_f32(format, load<uint16_t>(row + uint64_t{index} * 2));
+            return load_value_bits(format, row, index);
         case kI4: {
             uint32_t pair = load<uint8_t>(row + index / 2);
             return top_bits_to_f32(pair << (index % 2 == 0 ? 28 : 24), 4);
@@ -262,18 +265,71 @@ QUIRE_DEVICE inline void store_value(uint32_t format, uint64_t row, uint32_t ind
     }
 }
 
+// Eight elements, as f32 bits.
+struct Eight {
+    uint32_t bits[8];
+};
+
+// Elements `index` to index + 7 of a format that holds values, in vectors of 16 bytes; the same
+// bits as load_bits() gives. REQUIRES: the row is aligned to 16 bytes, index is a multiple of 8.
+QUIRE_DEVICE inline Eight load_eight(uint32_t format, uint64_t row, uint32_t index) {
+    Eight eight;
+    if (format == kF32) {
+        uint64_t at = row + uint64_t{index} * 4;
+        auto low = load<FourWords>(at);
+        auto high = load<FourWords>(at + 16);
+        for (uint32_t i = 0; i < 8; ++i) eight.bits[i] = i < 4 ? low.v[i] : high.v[i - 4];
+        return eight;
+    }
+    auto words = load<FourWords>(row + uint64_t{index} * 2);
+    if (format == kF16) {
+        QUIRE_UNROLL
+        for (uint32_t i = 0; i < 8; ++i) {
+            eight.bits[i] = f16_to_f32(words.v[i / 2] >> (i % 2 * 16) & 0xFFFFu);
+        }
+    } else {
+        QUIRE_UNROLL
+        for (uint32_t i = 0; i < 8; ++i) {
+            uint32_t word = words.v[i / 2];
+            eight.bits[i] = i % 2 == 0 ? word << 16 : word & 0xFFFF0000u;
+        }
+    }
+    return eight;
+}
+
+// As store_value(), in vectors of 16 bytes. REQUIRES: as for load_eight().
+QUIRE_DEVICE inline void store_eight_values(uint32_t format, uint64_t row, uint32_t index,
+                                            const Eight &eight) {
+    const uint32_t *bits = eight.bits;
+    if (format == kF32) {
+        uint64_t at = row + uint64_t{index} * 4;
+        store<FourWords>(at, {{bits[0], bits[1], bits[2], bits[3]}});
+        store<FourWords>(at + 16, {{bits[4], bits[5], bits[6], bits[7]}});
+        return;
+    }
+    FourWords words;
+    if (format == kF16) {
+        QUIRE_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) {
+            words.v[i] = f32_to_f16(bits[2 * i]) | f32_to_f16(bits[2 * i + 1]) << 16;
+        }
+    } else {
+        QUIRE_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) {
+            words.v[i] = f32_to_bf16(bits[2 * i]) | f32_to_bf16(bits[2 * i + 1]) << 16;
+        }
+    }
+    store<FourWords>(row + uint64_t{index} * 2, words);
+}
+
 // The code of a value already divided by its scale; int4 in the low 4 bits.
 QUIRE_DEVICE inline uint32_t code_of(uint32_t format, uint32_t bits) {
-    switch (format) {
-        case kI8:
-            return f32_to_int(bits, 127.0f) & 0xFFu;
-        case kI4:
-            return f32_to_int(bits, 7.0f) & 0xFu;
-        case kE4m3:
-            return f32_to_f8(bits, 3, 7, 0x7Eu);
-        default:
-            return f32_to_f8(bits, 2, 15, 0x7Bu);
+    if (format == kI8 || format == kI4) {
+        bool is_byte = format == kI8;
+        return f32_to_int(bits, is_byte ? 127.0f : 7.0f) & (is_byte ? 0xFFu : 0xFu);
     }
+    bool is_e4m3 = format == kE4m3;
+    return f32_to_f8(bits, is_e4m3 ? 3 : 2, is_e4m3 ? 7 : 15, is_e4m3 ? 0x7Eu : 0x7Bu);
 }
 
 // The code value that a row's largest value is scaled to.
