@@ -26,8 +26,11 @@ struct Plane {
 };
 
 QUIRE_DEVICE inline uint64_t row_of(const MoveCall &call, const Plane &plane, int64_t slot) {
-    return plane.first + static_cast<uint64_t>(slot / call.block_tokens * call.block_stride +
-                                               slot % call.block_tokens * plane.token_stride);
+    auto number = static_cast<uint64_t>(slot);
+    uint64_t block = number / call.block_tokens;
+    uint64_t place = number - block * call.block_tokens;
+    return plane.first + block * static_cast<uint64_t>(call.block_stride) +
+           place * static_cast<uint64_t>(plane.token_stride);
 }
 
 QUIRE_DEVICE inline void move_plane(const MoveCall &call, const Plane &plane) {
