@@ -81,6 +81,14 @@ for dim, (asked_bytes, reciprocals, blocks, per_byte) in {
                    asked_bytes=asked_bytes, kv_bytes=32 * dim, per_byte=limit,
                    blocks={"sm_80": blocks, "sm_86": 2, "sm_90": blocks})
                for name, limit in per_byte.items()}
+# Targets that these rows leave out: the blocks of a multiprocessor on sm_89, sm_100 and sm_120, and
+# the instructions per byte by head dim, where the same compiler takes more.
+BLOCKS = {"quire_attend_fragments": (2, 4, 2), "quire_attend_prefill": (1, 1, 1),
+          "quire_decode_bf16_64": (2, 3, 2), "quire_decode_f16_64": (2, 3, 2),
+          "quire_decode_bf16_96": (1, 3, 1), "quire_decode_f16_96": (1, 3, 1),
+          "quire_decode_bf16_128": (1, 2, 1), "quire_decode_f16_128": (1, 2, 1)}
+PER_BYTE = {"sm_100": {"64": 0.061, "96": 0.05, "128": 0.044},
+            "sm_120": {"64": 0.063, "96": 0.051, "128": 0.046}}
 # Figures of the kernels that time is spent in.
 AMD = {
     "quire_attend": Row(64, reciprocals=27),
@@ -92,6 +100,16 @@ AMD = {
     "quire_kv_write_any": Row(64, reciprocals=3),
     "quire_reduce": Row(64, reciprocals=12),
 }
+
+
+def row_of(rows, name, target):
+    """The kernel's row, with what it says of this target; None without a row."""
+    row = rows.get(name)
+    if row is None or rows is not NVIDIA:
+        return row
+    blocks = dict(zip(("sm_89", "sm_100", "sm_120"), BLOCKS.get(name, ())))
+    per_byte = PER_BYTE.get(target, {}).get(name.rsplit("_", 1)[-1], row.per_byte)
+    return dataclasses.replace(row, blocks={**blocks, **row.blocks}, per_byte=per_byte)
 
 
 def judge(name, target, row, figures, code=None):
@@ -129,7 +147,7 @@ def look(vendor, target, codes, resources):
         "amd": (AMD, disassembly.figures_of_amd, occupancy.of_amd)}[vendor]
     all_figures, problems = {}, []
     for name, code in sorted(codes.items()):
-        row = rows.get(name)
+        row = row_of(rows, name, target)
         if row is None:
             if vendor == "nvidia":
                 problems.append(f"{target}: {name} has no row in code_gates.py")

@@ -107,6 +107,16 @@ class Gates(unittest.TestCase):
         self.expect("MUFU.RCP R9, R8", "MUFU.RCP R9, R8", "registers", registers=255,
                     row=code_gates.Row(128, needs=(), blocks={"sm_90": 3}))
 
+    def test_target_that_a_row_leaves_out_has_limits_too(self):
+        rows = code_gates.NVIDIA
+        row = code_gates.row_of(rows, "quire_decode_bf16_128", "sm_120")
+        self.assertEqual(row.blocks["sm_120"], 1)
+        self.assertGreater(row.per_byte, rows["quire_decode_bf16_128"].per_byte)
+        self.assertEqual(code_gates.row_of(rows, "quire_decode_bf16_128", "sm_90"),
+                         code_gates.dataclasses.replace(rows["quire_decode_bf16_128"],
+                                                        blocks=row.blocks))
+        self.assertIsNone(code_gates.row_of(rows, "planted", "sm_120"))
+
     def test_wait_after_a_load_is_measured_on_amd(self):
         code = disassembly.of_amd(AMD_CLEAN)["planted"]
         self.assertEqual(code.loops, [(1, 5)])

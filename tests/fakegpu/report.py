@@ -3,9 +3,11 @@
 instructions are there.
 
     report.py [--json] [--write] KERNELS NVCC NVDISASM OBJDUMP READELF BUNDLE TARGET...
+    report.py [--json] KERNELS NVCC NVIDIA NVDISASM OBJDUMP READELF BUNDLE TARGET...
 
-BUNDLE is what the plugin holds, TARGET each kind of AMD GPU that it supports. Compiles for NVIDIA's
-GPUs anew, and reads the code objects beside BUNDLE for AMD's.
+BUNDLE is what the plugin holds, TARGET each kind of AMD GPU that it supports, and NVIDIA those of
+NVIDIA's, such as 80,90. Compiles for NVIDIA's GPUs anew, and reads the code objects beside BUNDLE
+for AMD's.
 
 Lists each kernel of each kind of GPU with its registers, shared memory and stack. No kernel of
 NVIDIA's GPUs or of CDNA has a stack. Attention multiplies with mma.sync what cp.async loaded, or
@@ -33,9 +35,11 @@ import figures as kernel_figures
 
 GIVEN = [argument for argument in sys.argv[1:] if argument not in ("--json", "--write")]
 KERNELS, NVCC, NVDISASM, OBJDUMP, READELF, BUNDLE, *AMD = GIVEN
+GIVEN = [argument for argument in sys.argv[1:] if argument != "--json"]
+KERNELS, NVCC, NUMBERS, NVDISASM, OBJDUMP, READELF, BUNDLE, *AMD = GIVEN
 SOURCE = pathlib.Path(KERNELS, "all.cu")
 COMMON = ["-std=c++20", f"-I{pathlib.Path(KERNELS).parent.parent}"]
-NVIDIA = ["sm_80", "sm_86", "sm_90"]
+NVIDIA = [f"sm_{number}" for number in NUMBERS.split(",")]
 # Matrices, loads, stores, and the conversion of codes to 16-bit numbers, in pairs.
 PTX_OF_ALL = ["mma.sync.aligned.m16n8k16.row.col.f32.f16",
               "mma.sync.aligned.m16n8k16.row.col.f32.bf16", "cp.async.cg.shared.global",
