@@ -33,6 +33,11 @@ constexpr int kInterface = 12000;
 // cuMemcpyBatchAsync exists from this version on; from 13000 on its arguments differ.
 constexpr int kInterfaceOfBatches = 12080;
 constexpr int kInterfaceOfLoading = 12040;
+// A driver runs what a compiler of its own major version made, or of an older one.
+constexpr int kOldestVersion = QUIRE_CUDA_MAJOR * 1000;
+constexpr const char *kOldestDriver = QUIRE_CUDA_MAJOR == 12   ? "525 or newer"
+                                      : QUIRE_CUDA_MAJOR == 13 ? "580 or newer"
+                                                               : "of that version";
 constexpr Result kOutOfMemory = 2;
 constexpr Result kNoDevice = 100;
 constexpr Result kInvalidHandle = 400;
@@ -86,6 +91,7 @@ struct CopyAttributes {
 };
 
 struct Cuda {
+    int (*cuDriverGetVersion)(int *);
     int (*cuInit)(unsigned);
     int (*cuDeviceGetCount)(int *);
     int (*cuDeviceGet)(int *, int);
@@ -327,6 +333,7 @@ const char *find_functions(GetProcAddress get) {
         #name, reinterpret_cast<void **>(&cuda.name) \
     }
     const Wanted wanted[] = {
+        QUIRE_CUDA(cuDriverGetVersion),
         QUIRE_CUDA(cuInit),
         QUIRE_CUDA(cuDeviceGetCount),
         QUIRE_CUDA(cuDeviceGet),
@@ -396,7 +403,18 @@ Found look_for_driver(Driver *driver) {
                       lacks);
         return found;
     }
-    Result result = cuda.cuInit(0);
+    int version = 0;
+    Result result = cuda.cuDriverGetVersion(&version);
+    if (result == 0 && version < kOldestVersion) {
+        found.status = QUIRE_E_INCOMPATIBLE;
+        std::snprintf(found.message, sizeof found.message,
+                      "the driver is of CUDA %d.%d, older than CUDA %d, for which the kernels were "
+                      "compiled: install driver %s, or build with an nvcc of CUDA %d",
+                      version / 1000, version % 1000 / 10, QUIRE_CUDA_MAJOR, kOldestDriver,
+                      version / 1000);
+        return found;
+    }
+    if (result == 0) result = cuda.cuInit(0);
     if (result != 0) {
         bool has_none = result == kNoDevice;
         if (!has_none) found.status = QUIRE_E_BACKEND;

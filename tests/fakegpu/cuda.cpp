@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // cuda: the machine as libcuda.so.1 presents it. As with the real one, functions are obtained
-// through cuGetProcAddress, and their numbers and types are those of cuda.h.
+// through cuGetProcAddress, and their numbers and types are those of cuda.h. Its version is 13000,
+// or the number in the variable FAKEGPU_CUDA_VERSION.
 
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -29,7 +31,8 @@ int init(unsigned) {
     return counted("cuInit", [] { return kSuccess; });
 }
 int driver_get_version(int *version) {
-    *version = 13000;
+    const char *said = std::getenv("FAKEGPU_CUDA_VERSION");
+    *version = said != nullptr ? std::atoi(said) : 13000;
     return kSuccess;
 }
 int device_get_count(int *count) {

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""missing: a driver that is missing or invalid is explained and breaks nothing; and a HIP library
-that the process has already loaded is preferred to another version that could be found.
+"""missing: a driver that is missing, invalid or too old is explained and breaks nothing; and a HIP
+library that the process has already loaded is preferred to another version that could be found.
 
-    missing.py QUIRE FAKE_HIP
+    missing.py QUIRE FAKE_HIP CUDA
+
+CUDA is the version of the nvcc that compiled the kernels.
 """
 
 import json
@@ -49,9 +51,26 @@ def says_why_there_is_no_device(quire):
     return True
 
 
+def refuses_what_cannot_run_the_kernels(quire, fake_cuda, major):
+    """A driver runs what a compiler of its own major version made, or of an older one."""
+    for version, runs in ((major * 1000 - 960, False), (major * 1000, True),
+                          (major * 1000 + 1020, True)):
+        one = listed(quire, "cuda", QUIRE_CUDA_LIBRARY=fake_cuda,
+                     FAKEGPU_CUDA_VERSION=str(version))
+        said = json.dumps(one)
+        words = [f"of CUDA {version // 1000}.{version % 1000 // 10},",
+                 f"build with an nvcc of CUDA {major - 1}"]
+        if bool(one.get("devices")) != runs or any(word in said for word in words) == runs:
+            print(f"a driver of {version} with kernels of CUDA {major}: {said}")
+            return False
+    return True
+
+
 def main():
-    quire, fake_hip = sys.argv[1:]
+    quire, fake_hip, cuda = sys.argv[1:]
+    fake_cuda = fake_hip.replace("amdhip64.so.6", "cuda.so.1")
     failed = not finds_the_loaded_one(quire, fake_hip)
+    failed |= not refuses_what_cannot_run_the_kernels(quire, fake_cuda, int(cuda.split(".")[0]))
     failed |= not says_why_there_is_no_device(quire)
     for backend, words in {"cuda": "older than CUDA 12", "hip": "ROCm 5.2"}.items():
         for library, wanted in {"/nowhere/driver.so": "/nowhere/driver.so",
