@@ -22,8 +22,6 @@
 
 namespace quire::gpu {
 
-constexpr uint32_t kFewestLanes = 32;  // of a warp
-
 struct alignas(8) Turn {
     float cosine, sine;
 };
