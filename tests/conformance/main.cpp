@@ -72,6 +72,8 @@ void add_options(CLI::App *app, Request *request) {
     app->add_flag("--list", request->list, "print capabilities and cases, and run nothing");
     app->add_flag("--check-list", request->check_list,
                   "check that the capability list matches the cases");
+    // For ./dev gpu: also those that ended count if the run is stopped.
+    app->add_flag("--lines", run.has_lines)->group("");
     // Options that this program passes to itself.
     app->add_option("--library", request->library)->group("");
     app->add_flag("--cases", request->cases)->group("");

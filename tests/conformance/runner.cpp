@@ -31,6 +31,7 @@ class Runner {
     // Runs `names` until all are done or the child ends; returns the remaining ones.
     std::vector<std::string> run_once(const std::vector<std::string> &names);
     void show_progress(const std::string &name) const;
+    void print_line(const CaseResult &result) const;
 
     const RunOptions &options_;
     std::map<std::string, CaseResult> done_;
@@ -72,6 +73,14 @@ void Runner::show_progress(const std::string &name) const {
     std::fflush(stderr);
 }
 
+void Runner::print_line(const CaseResult &result) const {
+    if (!options_.has_lines) return;
+    nlohmann::ordered_json line = {
+        {"case", result.name}, {"outcome", word_of(result.outcome)}, {"seconds", result.seconds}};
+    for (const auto &[name, figure] : result.figures.items()) line[name] = figure;
+    std::fprintf(stderr, "%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
 std::string with_output(const std::string &how, const ChildEnd &end) {
     std::string text = "the process " + how;
     if (!end.output.empty()) text += "; its last output:\n" + end.output;
@@ -96,6 +105,7 @@ std::vector<std::string> Runner::run_once(const std::vector<std::string> &names)
             std::erase(left, result.name);
             ended = result.name;
             running.clear();
+            print_line(result);
             done_[result.name] = std::move(result);
         }
     });
@@ -105,6 +115,7 @@ std::vector<std::string> Runner::run_once(const std::vector<std::string> &names)
         result.outcome = Outcome::failed;
         result.text = with_output(how, end);
         std::erase(left, name);
+        print_line(result);
     };
     std::string how = end.is_clean ? "exited during the case" : end.how;
     if (!running.empty()) {

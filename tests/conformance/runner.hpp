@@ -16,6 +16,7 @@
 namespace quire::conformance {
 
 struct RunOptions {
+    bool has_lines = false;  // a line of JSON on standard error for each case that ended
     std::string backend = "cpu";
     std::string only;                  // GoogleTest patterns; empty: all
     std::vector<std::string> without;  // names of `may` capabilities that are not claimed

@@ -92,7 +92,7 @@ void Report::add(const Subject &subject, const Measured &measured) {
     result["layers"] = measured.layers;
     result["rounds"] = measured.rounds;
     print(result, subject);
-    object_["cases"].push_back(result);
+    add_case(result, is_json_, &object_["cases"]);
 }
 
 void Report::add_without_figures(const Subject &subject, const char *outcome,
@@ -105,7 +105,7 @@ void Report::add_without_figures(const Subject &subject, const char *outcome,
     }
     result[outcome] = why;
     print_heading();
-    object_["cases"].push_back(result);
+    add_case(result, is_json_, &object_["cases"]);
     if (is_json_) return;
     std::printf("%-23s %-8s %7u  %s: %s\n", subject.name.c_str(), subject.dtype.name,
                 subject.threads, outcome, why.c_str());

@@ -156,15 +156,16 @@ class Copies {
         if (!options_.wants(name)) return;
         const char *to = destination == Destination::fresh ? "fresh" : "warm";
         double bytes = static_cast<double>(uint64_t{count_} * geometry_.block_bytes());
-        cases->push_back({{"case", name},
-                          {"block_bytes", geometry_.block_bytes()},
-                          {"destination", to},
-                          {"threads", place_.threads},
-                          {"blocks", count_},
-                          {"milliseconds", seconds * 1e3},
-                          {"gbps", bytes / seconds / 1e9},
-                          {"memcpy_gbps", bytes / floor_seconds / 1e9},
-                          {"share_of_memcpy", floor_seconds / seconds}});
+        add_case({{"case", name},
+                  {"block_bytes", geometry_.block_bytes()},
+                  {"destination", to},
+                  {"threads", place_.threads},
+                  {"blocks", count_},
+                  {"milliseconds", seconds * 1e3},
+                  {"gbps", bytes / seconds / 1e9},
+                  {"memcpy_gbps", bytes / floor_seconds / 1e9},
+                  {"share_of_memcpy", floor_seconds / seconds}},
+                 options_.json, cases);
         if (options_.json) return;
         if (cases->size() == 1) {
             std::printf(

@@ -92,7 +92,7 @@ class Report {
         result["plan_us"] = measured.plan_seconds * 1e6;
         result["call_us"] = measured.call_seconds * 1e6;
         if (!is_json_) print(result);
-        object_["cases"].push_back(result);
+        add_case(result, is_json_, &object_["cases"]);
     }
 
     // outcome: "unsupported" or "failed".
@@ -100,7 +100,7 @@ class Report {
         has_failed_ = has_failed_ || std::string(outcome) == "failed";
         for (const char *key : {"milliseconds", "gflops", "share_of_fma"}) result[key] = nullptr;
         result[outcome] = why;
-        object_["cases"].push_back(result);
+        add_case(result, is_json_, &object_["cases"]);
         if (is_json_) return;
         std::printf("%s %s: %s\n", result["dtype"].dump().c_str(), outcome, why);
     }

@@ -17,4 +17,9 @@ void add_heading(const std::string &device, uint32_t scale, bool is_json,
         std::printf("sizes are divided by %u: the figures say nothing about full sizes\n", scale);
 }
 
+void add_case(const nlohmann::ordered_json &result, bool is_json, nlohmann::ordered_json *cases) {
+    if (is_json) std::fprintf(stderr, "%s\n", result.dump().c_str());
+    cases->push_back(result);
+}
+
 }  // namespace quire::bench
