@@ -323,12 +323,13 @@ def print_prefill(outcomes):
     for backend, case in rows:
         print_prompt(backend, case["case"], case["dtype"], case, case["gflops"] / 1000, product,
                      f"{case['plan_us']:8.1f} {case['call_us']:8.1f}")
-    for tokens, case in peers.get("prefill_bf16", {}).items():
-        if "unavailable" in case:
-            print(f"{'sdpa':10} {tokens:>7} {'bf16':5} {case['unavailable']}")
-        else:
-            print_prompt("sdpa", tokens, "bf16", case, case["tflops"], product,
-                         f"{'-':>8} {'-':>8}")
+    for tokens, results in peers.get("prefill_bf16", {}).items():
+        for peer, case in results.items():
+            if "unavailable" in case:
+                print(f"{peer:10} {tokens:>7} {'bf16':5} {case['unavailable']}")
+            else:
+                print_prompt(peer, tokens, "bf16", case, case["tflops"], product,
+                             f"{'-':>8} {'-':>8}")
 
 
 def print_prompt(by, tokens, dtype, case, tflops, product, rest):

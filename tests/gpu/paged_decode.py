@@ -112,6 +112,29 @@ def pages_a_part(tuning, programs, pages, multiprocessors):
     return steps * tuning.pages
 
 
+def constants(tuning, group, dim, page):
+    """What attend_part is compiled for, beside the types of its arguments."""
+    return {"GROUP": group, "ROWS": max(16, triton.next_power_of_2(group)), "DIM": dim,
+            "PAGE": page, "PAGES": tuning.pages, "num_warps": tuning.warps,
+            "num_stages": tuning.stages}
+
+
+def compile_decoder(shape, page, dtype, kv_dtype, tuning, multiprocessors):
+    """Compiles what a decoder() of such tensors launches, into Triton's cache, which other
+    processes find it in. It needs a GPU, and launches nothing."""
+    _, batch, length, q_heads, kv_heads, dim = shape
+    pages = -(-length // page)
+    step = pages_a_part(tuning, batch * kv_heads, pages, multiprocessors)
+    count = -(-pages // step)
+    attend_part.warmup(dtype, kv_dtype, kv_dtype, torch.int32,
+                       dtype if count == 1 else torch.float32, torch.float32, length, pages, step,
+                       dim**-0.5 * LOG2_E, grid=(1,),
+                       **constants(tuning, q_heads // kv_heads, dim, page))
+    if count > 1:
+        merge_parts.warmup(torch.float32, torch.float32, dtype, count, grid=(1,), DIM=dim,
+                           PARTS=triton.next_power_of_2(count))
+
+
 def decoder(q, k, v, table, length, tuning, multiprocessors):
     """Returns a call that attends q [batch, heads, 1, dim] to pages and returns a
     tensor of q's shape."""
@@ -129,8 +152,7 @@ def decoder(q, k, v, table, length, tuning, multiprocessors):
     def call():
         attend_part[(batch, kv_heads, count)](
             q, k, v, table, parts, lses, length, table.shape[1], step, dim**-0.5 * LOG2_E,
-            GROUP=group, ROWS=max(16, triton.next_power_of_2(group)), DIM=dim, PAGE=page,
-            PAGES=tuning.pages, num_warps=tuning.warps, num_stages=tuning.stages)
+            **constants(tuning, group, dim, page))
         if count > 1:
             merge_parts[(batch * q_heads,)](parts, lses, out, count, DIM=dim,
                                             PARTS=triton.next_power_of_2(count))

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """peers: what the device itself can do, and what other implementations reach on it, by PyTorch: a
-streaming read, a copy, a large matrix product; decode attention by scaled_dot_product_attention,
-paged Triton kernels of our own, FlashInfer if it is installed, and flex_attention; and prompts by
-the first. Prints JSON.
+streaming read, a copy, a large matrix product; decode attention by scaled_dot_product_attention
+(as PyTorch chooses, and by its kernels of cuDNN and flash attention), paged Triton kernels of our
+own, FlashInfer if it is installed, and flex_attention; and prompts by the first of these. Prints
+JSON.
 
     peers.py [--device cuda | cpu] [--short] [--seconds N]
+    peers.py --compile I/N      the I-th of N shares of the Triton kernels: it calls itself so
 
 Figures are device time by events, the median of some rounds. Each round starts with a large read,
 so that the caches hold none of the inputs and the device is busy while the call is enqueued; if a
-call takes the host longer than that read, its time includes waiting. Decode counts K and V once, in
-bf16, or in fp8 without scales. A peer whose result differs from a plain computation in f32 has no
-figure. On the cpu the clock is the host's, and f16 stands in for bf16: this only checks that
-everything runs. There Triton interprets, which needs a NumPy before 2.4.
+call takes the host longer than that read, its time includes waiting. Decode runs over several
+layers of K and V, one after another, and counts each once, in bf16, or in fp8 without scales. A
+peer whose result differs from a plain computation in f32 has no figure. On the cpu the clock is the
+host's, and f16 stands in for bf16: this only checks that everything runs. There Triton interprets,
+which needs a NumPy before 2.4.
 
+The Triton kernels are compiled by other processes, in parallel, while the ceilings are measured.
 A peer that raises has no figure and costs no other peer's; the reason is reported instead.
 """
 
@@ -24,9 +28,11 @@ START = time.monotonic()    # before PyTorch, whose import and first use of a GP
 import argparse
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import statistics
+import subprocess
 import sys
 import threading
 
@@ -34,8 +40,10 @@ import torch
 
 GIB = 1 << 30
 BLOCK = 16
-# By the type of K and V; the one that takes longest to compile comes last.
-PEERS = {"bf16": ("sdpa", "triton", "flashinfer", "flex"), "fp8": ("triton", "flashinfer")}
+SDPA = {"sdpa": None, "sdpa_cudnn": "CUDNN_ATTENTION", "sdpa_flash": "FLASH_ATTENTION"}
+# By the type of K and V.
+PEERS = {"bf16": (*SDPA, "triton", "flashinfer", "flex"), "fp8": ("triton", "flashinfer")}
+LAST = "flex"       # takes longest to compile, so it comes after all others
 GRACE_SECONDS = 15
 
 
@@ -49,11 +57,12 @@ class Sizes:
     product_side: int = 8192
     flush_bytes: int = GIB
     rounds: int = 20
+    layer_bytes: int = GIB      # of all layers of K and V together, at least; two layers at least
 
 
 # Lengths that no step divides, and heads without a group.
 SHORT = Sizes((("2x208-8/2-d64", 2, 208, 8, 2, 64), ("1x48-2/2-d32", 1, 48, 2, 2, 32)), (16,),
-              1 << 20, 64, 1 << 16, 2)
+              1 << 20, 64, 1 << 16, 2, 0)
 
 
 class Device:
@@ -162,99 +171,143 @@ class Different(Exception):
     """A result is wrong."""
 
 
+def attend(name, *tensors, **options):
+    """scaled_dot_product_attention, by the kernel of this name in SDPA."""
+    call = torch.nn.functional.scaled_dot_product_attention
+    if SDPA[name] is None:
+        return call(*tensors, **options)
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    with sdpa_kernel(getattr(SDPBackend, SDPA[name])):
+        return call(*tensors, **options)
+
+
 class Shape:
-    """One decode shape, and for each peer its ways: (description, function that prepares it and
-    returns a call that gives [batch, heads, 1, dim])."""
+    """One decode shape, several layers of it, and for each peer its ways: (description, function
+    that prepares a layer and returns a call that gives [batch, heads, 1, dim])."""
 
     def __init__(self, shape, kv_name, device):
-        self.device, self.peers = device, PEERS[kv_name]
+        self.device = device
         self.name, self.batch, self.length, self.q_heads, self.kv_heads, self.dim = shape
         self.q = device.random(self.batch, self.q_heads, 1, self.dim)
-        self.k, self.v = (device.random(self.batch, self.kv_heads, self.length, self.dim)
-                          for _ in range(2))
         self.kv_dtype = torch.float8_e4m3fn if kv_name == "fp8" else device.dtype
-        # K and V as stored: fp8 without scales.
-        self.k, self.v = (side.to(self.kv_dtype).to(device.dtype) for side in (self.k, self.v))
-        self.bytes = 2 * self.k.numel() * self.kv_dtype.itemsize
-        self.wanted = torch.stack([self.dense(i) for i in range(self.batch)])
+        # Bytes of a layer.
+        self.bytes = (2 * self.batch * self.kv_heads * self.length * self.dim *
+                      self.kv_dtype.itemsize)
+        count = max(2, -(-device.sizes.layer_bytes // self.bytes))
+        self.layers = [self.layer() for _ in range(count)]
+        self.pages = None
+        self.wanted = [torch.stack([self.dense(layer, i) for i in range(self.batch)])
+                       for layer in (self.layers[0], self.layers[-1])]
 
-    def dense(self, sequence):
+    def layer(self):
+        """K and V as stored: fp8 without scales."""
+        return [self.device.random(self.batch, self.kv_heads, self.length, self.dim)
+                .to(self.kv_dtype).to(self.device.dtype) for _ in range(2)]
+
+    def dense(self, layer, sequence):
         """In f32, for one sequence: all of them would not fit."""
         group = self.q_heads // self.kv_heads
+        k, v = (side[sequence].float() for side in layer)
         q = self.q[sequence].float().view(self.kv_heads, group, self.dim)
-        weights = torch.softmax(q @ self.k[sequence].float().mT * self.dim**-0.5, dim=-1)
-        return (weights @ self.v[sequence].float()).view(self.q_heads, 1, self.dim)
+        weights = torch.softmax(q @ k.mT * self.dim**-0.5, dim=-1)
+        return (weights @ v).view(self.q_heads, 1, self.dim)
 
-    def sdpa(self):
-        attend = torch.nn.functional.scaled_dot_product_attention
-        yield {}, lambda: lambda: attend(self.q, self.k, self.v, enable_gqa=True)
+    def sdpa(self, name="sdpa"):
+        yield {}, lambda layer: lambda: attend(name, self.q, *layer, enable_gqa=True)
+
+    def sdpa_cudnn(self):
+        return self.sdpa("sdpa_cudnn")
+
+    def sdpa_flash(self):
+        return self.sdpa("sdpa_flash")
 
     def flex(self):
         """Compiled only for this shape: after a second one PyTorch would compile for any."""
         import torch._dynamo
         from torch.nn.attention.flex_attention import flex_attention
 
-        def prepare():
-            torch._dynamo.reset()
-            compiled = torch.compile(flex_attention, dynamic=False)
-            return lambda: compiled(self.q, self.k, self.v, enable_gqa=True)
-        yield {}, prepare
+        torch._dynamo.reset()
+        compiled = torch.compile(flex_attention, dynamic=False)
+        yield {}, lambda layer: lambda: compiled(self.q, *layer, enable_gqa=True)
 
     def paged(self):
-        """K and V as pages, and tables that list them in random order."""
+        """Each layer's K and V as pages, and a table that lists them in random order."""
+        if self.pages is not None:
+            return self.pages
         pages = self.length // BLOCK
         shape = (self.batch, self.kv_heads, pages, BLOCK, self.dim)
         order = torch.randperm(self.batch * pages, device=self.device.name)
         pools = []
-        for side in (self.k, self.v):
-            pool = torch.empty(self.batch * pages, self.kv_heads, BLOCK, self.dim,
-                               device=self.device.name, dtype=side.dtype)
-            pool[order] = side.view(shape).permute(0, 2, 1, 3, 4).reshape(pool.shape)
-            pools.append(pool.to(self.kv_dtype))
-        return pools, order.view(self.batch, pages).to(torch.int32)
+        for layer in self.layers:
+            pools.append([])
+            for side in layer:
+                pool = torch.empty(self.batch * pages, self.kv_heads, BLOCK, self.dim,
+                                   device=self.device.name, dtype=side.dtype)
+                pool[order] = side.view(shape).permute(0, 2, 1, 3, 4).reshape(pool.shape)
+                pools[-1].append(pool.to(self.kv_dtype))
+        self.pages = pools, order.view(self.batch, pages).to(torch.int32)
+        return self.pages
+
+    def layers_of(self, name):
+        return self.layers if name in (*SDPA, "flex") else self.paged()[0]
 
     def triton(self):
         import paged_decode
-        (k, v), table = self.paged()
+        table = self.paged()[1]
         for tuning in paged_decode.TUNINGS:
-            yield dataclasses.asdict(tuning), lambda tuning=tuning: paged_decode.decoder(
-                self.q, k, v, table, self.length, tuning, self.device.multiprocessors)
+            yield dataclasses.asdict(tuning), lambda layer, tuning=tuning: paged_decode.decoder(
+                self.q, *layer, table, self.length, tuning, self.device.multiprocessors)
 
     def flashinfer(self):
         import flashinfer
-        (k, v), table = self.paged()
+        pools, table = self.paged()
         like = {"dtype": torch.int32, "device": self.device.name}
         indptr = torch.arange(self.batch + 1, **like) * table.shape[1]
         last = torch.full((self.batch,), BLOCK, **like)
         q = self.q.view(self.batch, self.q_heads, self.dim)
+        k = pools[0][0]
 
-        def prepare(how):
+        def planned(how):
             space = torch.empty(256 << 20, dtype=torch.uint8, device=self.device.name)
             wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(space, "HND", **how)
             start = time.perf_counter()
             wrapper.plan(indptr, table.flatten(), last, self.q_heads, self.kv_heads, self.dim,
                          BLOCK, q_data_type=q.dtype, kv_data_type=k.dtype)
             how["first_plan_us"] = (time.perf_counter() - start) * 1e6
-            return lambda: wrapper.run(q, (k, v)).view(self.q.shape)
+            return wrapper
+
+        def prepare(how, shared, layer):    # all layers share a plan
+            if not shared:
+                shared.append(planned(how))
+            return lambda: shared[0].run(q, tuple(layer)).view(self.q.shape)
         for has_tensor_cores in (True, False):
             how = {"use_tensor_cores": has_tensor_cores}
-            yield how, lambda how=how: prepare(how)
+            yield how, functools.partial(prepare, how, [])
 
-    def measured(self, how, call):
+    def measured(self, how, calls):
         # Products are summed in f32; weights and results are rounded to the 8 bits of bf16.
-        difference = (call().float() - self.wanted).abs().max().item()
-        if not difference <= 2**-6 * self.wanted.abs().max().item():
-            raise Different(f"its result differs by {difference}: {how}")
-        took = self.device.milliseconds(call)
-        return {"milliseconds": took, "gbps": self.bytes / took / 1e6, "clock": self.device.clock,
-                "largest_difference": difference, **({"how": how} if how else {})}
+        largest = 0
+        for call, wanted in zip((calls[0], calls[-1]), self.wanted):
+            difference = (call().float() - wanted).abs().max().item()
+            if not difference <= 2**-6 * wanted.abs().max().item():
+                raise Different(f"its result differs by {difference}: {how}")
+            largest = max(largest, difference)
 
-    def best(self, ways):
+        def all_layers():
+            for call in calls:
+                call()
+        took = self.device.milliseconds(all_layers) / len(calls)
+        return {"milliseconds": took, "gbps": self.bytes / took / 1e6, "clock": self.device.clock,
+                "layers": len(calls), "largest_difference": largest,
+                **({"how": how} if how else {})}
+
+    def best(self, name):
         """The fastest way that the device has room for; a wrong result disqualifies the peer."""
         results, error = [], None
-        for how, prepare in ways:
+        for how, prepare in getattr(self, name)():
             try:
-                results.append(self.measured(how, prepare()))
+                calls = [prepare(layer) for layer in self.layers_of(name)]
+                results.append(self.measured(how, calls))
             except Different:
                 raise
             except Exception as failure:    # a peer may raise anything
@@ -263,41 +316,80 @@ class Shape:
             raise error
         return min(results, key=lambda result: result["milliseconds"])
 
-    def compare(self, results):
+    def compare(self, peers, results):
         """Replaces the entries of results, peer by peer."""
-        for name in self.peers:
+        for name in peers:
             if self.device.is_time_over():
                 return
             try:
-                results[name] = self.best(getattr(self, name)())
+                results[name] = self.best(name)
             except Exception as error:
                 results[name] = {"unavailable": words(error)}
 
 
-def prompt(device, tokens):
+def triton_jobs(device):
+    import paged_decode
+    return [(shape, BLOCK, device.dtype, torch.float8_e4m3fn if kv == "fp8" else device.dtype,
+             tuning, device.multiprocessors)
+            for tuning in paged_decode.TUNINGS for shape in device.sizes.shapes for kv in PEERS]
+
+
+def compile_share(device, share):
+    """Compiles the share "I/N" of the Triton kernels."""
+    import paged_decode
+    index, count = map(int, share.split("/"))
+    for job in triton_jobs(device)[index::count]:
+        paged_decode.compile_decoder(*job)
+
+
+@contextlib.contextmanager
+def compiling(device):
+    """Starts the compilers of Triton's kernels, and yields a function that waits for them, for at
+    most half of the time left. What they have not compiled then is compiled at its first use."""
+    count = 0
+    if device.is_gpu:
+        with contextlib.suppress(Exception):    # no Triton: its peers will say so
+            count = min(len(triton_jobs(device)), max(1, (os.cpu_count() or 1) - 2))
+    command = [sys.executable, __file__, "--compile"]
+    processes = [subprocess.Popen([*command, f"{index}/{count}"], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL) for index in range(count)]
+
+    def wait():
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, (device.end - time.monotonic()) / 2))
+    try:
+        yield wait
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def prompt(device, name, tokens):
     """Causal attention of a whole prompt, contiguous; half of the scores are counted."""
-    attend = torch.nn.functional.scaled_dot_product_attention
     q, k, v = (device.random(1, heads, tokens, 128) for heads in (32, 8, 8))
-    took = device.milliseconds(lambda: attend(q, k, v, is_causal=True, enable_gqa=True))
+    took = device.milliseconds(lambda: attend(name, q, k, v, is_causal=True, enable_gqa=True))
     return {"milliseconds": took, "clock": device.clock,
             "tflops": 2 * 32 * tokens**2 * 128 / took / 1e9}
 
 
 def prompts(device, results):
     for tokens in device.sizes.prompts:
-        try:
-            results[str(tokens)] = prompt(device, tokens)
-        except Exception as error:
-            results[str(tokens)] = {"unavailable": words(error)}
+        of_size = results.setdefault(str(tokens), {})
+        for name in SDPA:
+            try:
+                of_size[name] = prompt(device, name, tokens)
+            except Exception as error:
+                of_size[name] = {"unavailable": words(error)}
 
 
-def decode(device, shape, kv_name, results):
+def decode(device, shape, kv_name, peers, results):
     try:
         compared = Shape(shape, kv_name, device)
     except Exception as error:
-        results.update({name: {"unavailable": words(error)} for name in results})
+        results.update({name: {"unavailable": words(error)} for name in peers})
     else:
-        compared.compare(results)
+        compared.compare(peers, results)
 
 
 def measure(device, result):
@@ -307,14 +399,19 @@ def measure(device, result):
             shape[0]: {name: {"unavailable": "no time left (--seconds)"}
                        for name in peers} for shape in device.sizes.shapes}
     result["ceilings"], result["prefill_bf16"] = {}, {}
-    ceilings(device, result["ceilings"])
-    if device.is_gpu:
-        with said_in(result["ceilings"]["unavailable"], "free memory"):
-            torch.cuda.empty_cache()
-    prompts(device, result["prefill_bf16"])
-    for kv_name in PEERS:
-        for shape in device.sizes.shapes:
-            decode(device, shape, kv_name, result[f"decode_{kv_name}"][shape[0]])
+    with compiling(device) as wait:
+        ceilings(device, result["ceilings"])
+        if device.is_gpu:
+            with said_in(result["ceilings"]["unavailable"], "free memory"):
+                torch.cuda.empty_cache()
+        prompts(device, result["prefill_bf16"])
+        wait()
+    for is_last in (False, True):
+        for kv_name, peers in PEERS.items():
+            for shape in device.sizes.shapes:
+                chosen = [name for name in peers if (name == LAST) == is_last]
+                if chosen and not device.is_time_over():
+                    decode(device, shape, kv_name, chosen, result[f"decode_{kv_name}"][shape[0]])
 
 
 def give_up(result):
@@ -334,7 +431,11 @@ def main():
     parser.add_argument("--seconds", type=float, default=600,
                         help="start no further peer after this many seconds (600), and end "
                         f"{GRACE_SECONDS} later at the latest")
+    parser.add_argument("--compile", metavar="I/N", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.compile:
+        return compile_share(Device(options.device, dataclasses.replace(Sizes(), flush_bytes=4),
+                                    options.seconds), options.compile)
     result = {"device": None, "torch": torch.__version__}
     left = START + options.seconds + GRACE_SECONDS - time.monotonic()
     timer = threading.Timer(max(0, left), give_up, [result])
