@@ -1,36 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""carried: the part "graphs" of ./dev gpu runs the programs of a carried tree, with the driver that
-the loader finds: it opens nothing in the folder where the tree was built.
+"""carried: what ./dev gpu --pack packs is enough, and fits. Its part "graphs" runs with the driver
+that the loader finds, and opens nothing in the folder where the tree was built.
 
-    carried.py SOURCE_ROOT BUILD_ROOT
+    carried.py BUILD_ROOT
 """
 
 import argparse
+import json
 import os
 import pathlib
 import runpy
 import shutil
+import subprocess
 import sys
 import tempfile
 
-SOURCE, BUILD = map(pathlib.Path, sys.argv[1:])
+import pack
+
+BUILD = pathlib.Path(sys.argv[1])
 # Names that an installed driver has; HIP's always ends in a number.
 DRIVERS = ("libcuda.so.1", "libamdhip64.so.6")
 
 
 def carry(tree):
-    """Makes a tree with the files that gpu.py looks for, and a folder of drivers."""
-    build = tree / "build" / "release"
-    for folder in (build / "abi", build / "backends", build / "tests", tree / "tests" / "gpu",
-                   tree / "drivers"):
-        folder.mkdir(parents=True)
-    shutil.copy(SOURCE / "tests" / "gpu" / "gpu.py", tree / "tests" / "gpu")
-    shutil.copy(BUILD / "abi" / "libquire.so", build / "abi")
-    shutil.copy(BUILD / "tests" / "fakegpu_driver_tests", build / "tests")
-    for plugin in (BUILD / "backends").glob("quire_backend_*.so"):
-        shutil.copy(plugin, build / "backends")
+    """Packs a tree, as ./dev gpu --pack does, and adds a folder of drivers."""
+    programs = [name for name in pack.PROGRAMS if (BUILD / name).exists()]
+    said, fits = pack.pack(BUILD, tree, "packed", programs)
+    assert fits or BUILD.name != "release", said    # sanitizers make programs large
+    for name in pack.PROGRAMS:
+        if name not in programs:
+            print(f"not built, so not packed: {name}")
+    (tree / "drivers").mkdir()
     for name in DRIVERS:
         shutil.copy(BUILD / "tests" / "fakegpu" / name, tree / "drivers")
+
+
+def problem_of_run(tree):
+    """The problem with the script of the pack, in words."""
+    if not (tree / "build/release/bindings/cli/quire").exists():
+        return ""
+    ran = subprocess.run([tree / "run", "--backend", "vulkan", "--minutes", "0.01", "--json"],
+                         capture_output=True, text=True)
+    result = json.loads(ran.stdout) if ran.stdout else {"version": ran.stderr}
+    return "" if result["version"] == "packed" else f"run: {result}"
 
 
 def problem_of(gpu, backend, tree):
@@ -62,8 +74,11 @@ def main():
         os.environ.pop(name, None)
     failed = False
     with tempfile.TemporaryDirectory() as name:
-        tree = pathlib.Path(name).resolve()
+        tree = pathlib.Path(name).resolve() / "packed"
         carry(tree)
+        if problem := problem_of_run(tree):
+            print(problem)
+            failed = True
         gpu = runpy.run_path(str(tree / "tests" / "gpu" / "gpu.py"))
         for backend in ("cuda", "hip"):
             if problem := problem_of(gpu, backend, tree):

@@ -4,15 +4,18 @@ engine, migrations, compute-sanitizer, copies beyond 4 GiB, benchmarks, and peer
 
     gpu.py [--out DIR] [--backend NAME]... [--minutes N] [--short] [--json]
     gpu.py --predict [OPTIONS]      what a model predicts instead, without a GPU: predict.py
+    gpu.py --pack FOLDER|FILE.tar.gz
 
 It needs Python and a driver, but no network and no compiler. Each part is a process with its own
 time limit; a part that has no time left is reported as skipped. Some parts have seconds reserved,
-at most half of the total: earlier parts, however slow, cannot take those. DIR gets gpu.json and
-each part's output. The exit status is 0 only if something passed and nothing failed.
+at most half of the total: earlier parts, however slow, cannot take those. Programs print a line for
+each case when it ends, so a part that is stopped keeps the cases before. DIR gets gpu.json, and all
+output in gpu.log. The exit status is 0 only if something passed and nothing failed.
 """
 
 import argparse
 import contextlib
+import csv
 import dataclasses
 import importlib.util
 import json
@@ -26,6 +29,8 @@ import sys
 import tempfile
 import time
 
+import pack
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "release"
 VENDORS = ("cuda", "hip", "vulkan")
@@ -34,6 +39,13 @@ FEW = ("AttentionTest.random_shapes_over_bf16*:RopeTest.random*:MergeTest*:CopyT
        "MoveTest*:QuantisedWriteTest.every_row*")
 SKIPPED = 77
 SECONDS_TO_DIE = 3
+PATIENCE_SECONDS = 15       # without output, until a case of conformance counts as hung
+# What Nsight Compute counts of each launch.
+METRICS = ("gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum",
+           "dram__throughput.avg.pct_of_peak_sustained_elapsed", "smsp__inst_executed.sum",
+           "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+           "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+           "sm__warps_active.avg.pct_of_peak_sustained_active")
 DTYPES = ("bf16", "fp8", "f16")
 # Decode shapes, as bench attention names them; the first ones are also measured for peers.
 FIRST_SHAPES = ("32x4096-32/8-d128", "8x32768-32/8-d128")
@@ -75,16 +87,21 @@ def devices():
             for entry in json.loads(out)}
 
 
+def counted():
+    return ["--json", "--lines", "--patience", str(PATIENCE_SECONDS)]
+
+
 def conformance(backend, options):
     conform = BUILD / "tests" / "quire-conform"
     short = ["--short", "--only", FEW] if options.short else []
-    yield Part(f"conformance {backend}", [conform, backend, "--json", *short], 240, "counts")
+    yield Part(f"conformance {backend}", [conform, backend, *counted(), *short], 240, "counts")
 
 
 def slow_checks(backend, options):
     conform = BUILD / "tests" / "quire-conform"
-    yield Part(f"beyond 4 GiB {backend}", [conform, backend, "--json", "--huge", "--only", "Copy*"],
-               60, "counts", "--short" if options.short else "")
+    yield Part(f"beyond 4 GiB {backend}",
+               [conform, backend, *counted(), "--huge", "--only", "Copy*"], 60, "counts",
+               "--short" if options.short else "")
     sanitizer = shutil.which("compute-sanitizer")
     # In one process: the tool fails a process without CUDA calls, such as one that starts others.
     cases = [conform, "--cases", f"--backend={backend}", "--short", f"--gtest_filter={FEW}"]
@@ -139,20 +156,40 @@ def peers(options):
                "" if has_torch else "no torch", kept=90)
 
 
+def counters(options):
+    """Nsight Compute's counts of the kernels of one benchmark, launch by launch."""
+    tool = shutil.which("ncu")
+    command = [tool, "--csv", "--page", "raw", "--metrics", ",".join(METRICS), "--kernel-name",
+               "regex:quire_", "--launch-count", "40",
+               *measured("bench_attention", "cuda", options), "--dtype", "bf16", "--case",
+               FIRST_SHAPES[0]]
+    yield Part("counters cuda", command, 90, "counters", "" if tool else "no ncu")
+
+
 def parts_of(found, options):
-    wanted = [name for name in options.backend or VENDORS if found.get(name)]
+    """All that says whether a backend is right and fast, one backend after another; then what takes
+    long or says less."""
+    wanted = [name for name in VENDORS if found.get(name) and name in (options.backend or VENDORS)]
     for backend in wanted:
         yield from conformance(backend, options)
-    for backend in wanted:
         yield from attention(backend, options)
-    if wanted:
-        yield from peers(options)
-    for backend in wanted:
+        if backend == wanted[0]:
+            yield from peers(options)
         yield from engine(backend, [other for other in [*wanted, "cpu"] if other != backend],
                           options)
     for backend in wanted:
         yield from slow_checks(backend, options)
         yield from benchmarks(backend, options)
+        if backend == "cuda":
+            yield from counters(options)
+
+
+def launches_of(text):
+    """The rows of ncu's table: names, then units, then one row per launch."""
+    names, units, *rows = [row for row in csv.reader(text.splitlines()) if len(row) > len(METRICS)]
+    wanted = {name: names.index(name) for name in ("Kernel Name", *METRICS)}
+    return {"units": {name: units[at] for name, at in wanted.items() if name in METRICS},
+            "launches": [{name: row[at] for name, at in wanted.items()} for row in rows]}
 
 
 def figures_of(part, text):
@@ -161,6 +198,8 @@ def figures_of(part, text):
         if part.reads == "sanitizer":   # the tool ran and found nothing
             figures["summary"] = re.search(r"^=+ (\w+ SUMMARY: 0 .*)$", text, re.M)[1]
         return figures
+    if part.reads == "counters":
+        return launches_of(text)
     data = json.loads(text)
     if part.reads == "counts":
         return {"counts": data["counts"], "verdict": data["verdict"]}
@@ -171,14 +210,38 @@ def figures_of(part, text):
     return data
 
 
-def figures_of_failed(part, text):
-    """None if there are none: the good cases of a benchmark count even if others failed."""
+def ended_cases(errors):
+    """The cases of which programs printed a line when they ended."""
+    cases = []
+    for line in errors.splitlines():
+        if line.startswith('{"case"'):
+            with contextlib.suppress(ValueError):   # the last one may be cut off
+                cases.append(json.loads(line))
+    return cases
+
+
+def without_cases(errors):
+    return "\n".join(line for line in errors.splitlines() if not line.startswith('{"case"'))
+
+
+def figures_of_failed(part, out, errors):
+    """None if there are none: the good cases of a benchmark count even if others failed, and so do
+    those that ended before the part was stopped."""
     if part.reads in ("", "tests", "sanitizer"):
         return None
     try:
-        return figures_of(part, text)
+        return figures_of(part, out)
     except (ValueError, LookupError, TypeError):
+        cases = ended_cases(errors)
+    if not cases:
         return None
+    if part.reads != "counts":
+        return {"cases": cases}
+    outcomes = [case["outcome"] for case in cases]
+    return {"counts": {"cases": {name: outcomes.count(word) for name, word in
+                                 (("passed", "yes"), ("failed", "no"), ("skipped", "skip"))}},
+            "failed": [case["case"] for case in cases if case["outcome"] == "no"],
+            "verdict": "it was stopped"}
 
 
 def failures_of(figures):
@@ -187,16 +250,17 @@ def failures_of(figures):
                      for case in cases if "failed" in case)
 
 
-def ended(command, limit):
+def ended(command, limit, log=None):
     """(exit status, standard output, standard error); the status is None on a timeout.
     The process group is killed however the command ends: a compiler left running would
-    disturb later measurements.
+    disturb later measurements. `log` gets the standard error as it comes, then the output.
 
     Files, not pipes: a process that left the group, or cannot be killed, could hold a pipe forever.
     """
     with tempfile.TemporaryDirectory() as folder:
-        paths = [pathlib.Path(folder, name) for name in ("out", "errors")]
-        with paths[0].open("wb") as out, paths[1].open("wb") as errors:
+        paths = [pathlib.Path(folder, "out"), log or pathlib.Path(folder, "errors")]
+        start = log.stat().st_size if log and log.exists() else 0
+        with paths[0].open("wb") as out, paths[1].open("ab") as errors:
             process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL,
                                        stdout=out, stderr=errors, start_new_session=True)
         code = None
@@ -208,11 +272,14 @@ def ended(command, limit):
                 os.killpg(process.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(SECONDS_TO_DIE)
-        return code, *(path.read_text(errors="replace") for path in paths)
+        out, errors = (path.read_bytes() for path in paths)
+    if log:
+        with log.open("ab") as file:
+            file.write(out)
+    return code, out.decode(errors="replace"), errors[start:].decode(errors="replace")
 
 
 def run(part, left, options):
-    folder = options.out
     if part.why_not:
         return Outcome(part.name, "skipped", said=part.why_not)
     if left < 5:
@@ -220,22 +287,26 @@ def run(part, left, options):
     start = time.monotonic()
     # A short run also has to pass where processors pose as GPUs, however slow they are.
     limit = min(part.seconds * (10 if options.short else 1), left)
+    log = options.out / "gpu.log" if options.out else None
+    if log:
+        with log.open("a") as file:
+            file.write(f"\n== {part.name}: {' '.join(map(str, part.command))}\n")
     try:
-        code, out, errors = ended(part.command, limit)
+        code, out, errors = ended(part.command, limit, log)
     except OSError as error:
         return Outcome(part.name, "failed", 0, f"cannot be started: {error}")
-    if folder:
-        stem = folder / part.name.replace(" ", "_").replace(":", "_")
-        stem.with_suffix(".out").write_text(out + errors)
     outcome = Outcome(part.name, "passed" if code == 0 else "failed", time.monotonic() - start)
+    said = without_cases(errors).strip()
     if code is None:    # it may still have printed everything
-        outcome.figures = figures_of_failed(part, out)
-        outcome.said = f"{(errors or out).strip()[-300:]}\ntimed out after {limit:.0f} s"
+        outcome.figures = figures_of_failed(part, out, errors)
+        outcome.said = f"{(said or out.strip())[-300:]}\ntimed out after {limit:.0f} s"
     elif code == SKIPPED:
-        outcome.outcome, outcome.said = "skipped", errors.strip()[-300:]
+        outcome.outcome, outcome.said = "skipped", said[-300:]
+    elif part.reads == "counters" and "ERR_NVGPUCTRPERM" in out + errors:
+        outcome.outcome, outcome.said = "skipped", "the driver lets only root read counters"
     elif code != 0:
-        outcome.figures = figures_of_failed(part, out)
-        said = "\n".join(filter(None, [errors.strip(), failures_of(outcome.figures)]))
+        outcome.figures = figures_of_failed(part, out, errors)
+        said = "\n".join(filter(None, [said, failures_of(outcome.figures)]))
         outcome.said = (said or out.strip())[-600:]
     elif part.reads:
         try:
@@ -367,7 +438,10 @@ def print_table(outcomes):
 
 
 def version():
-    """The measured version: the commit, if git knows it."""
+    """The measured version: the commit, if git or the pack knows it."""
+    packed = ROOT / "version"
+    if packed.exists():
+        return packed.read_text().strip()
     git = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"],
                          capture_output=True, text=True) if shutil.which("git") else None
     return git.stdout.strip() if git and git.returncode == 0 else "unknown"
@@ -401,12 +475,23 @@ def show(result, outcomes, options):
         print_table(outcomes)
 
 
+def packed(target):
+    try:
+        said, fits = pack.pack(BUILD, target, version())
+    except (pack.Missing, OSError) as error:
+        sys.exit(f"gpu: --pack {target}: {error}")
+    print(said)
+    return 0 if fits else 1
+
+
 def main():
     parser = argparse.ArgumentParser(
         prog="./dev gpu", description="Runs everything that needs a real GPU, from a tree that was "
         "built before. The exit status is 0 if something passed and nothing failed.",
         epilog="example: ./dev gpu --out figures --minutes 9")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="gets gpu.json and outputs")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="gets gpu.json and gpu.log")
+    parser.add_argument("--pack", type=pathlib.Path, metavar="TARGET",
+                        help="run nothing: put what a run needs into this folder or .tar.gz")
     parser.add_argument("--backend", action="append", choices=VENDORS,
                         help="only this one; may be given again")
     parser.add_argument("--minutes", type=minutes, default=9, help="at most (9)")
@@ -423,10 +508,13 @@ def main():
     if not (BUILD / "tests" / "quire-conform").exists():
         sys.exit("gpu: nothing is built in build/release: run ./dev build, here or on a machine "
                  "with a compiler, and copy that tree here")
+    if options.pack:
+        return packed(options.pack)
     found = devices()
     if options.out:
         try:
             options.out.mkdir(parents=True, exist_ok=True)
+            (options.out / "gpu.log").unlink(missing_ok=True)
         except OSError as error:
             sys.exit(f"gpu: --out {options.out}: {error.strerror}")
     outcomes = []

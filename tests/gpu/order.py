@@ -13,6 +13,7 @@ import pathlib
 import re
 import runpy
 import sys
+import tempfile
 import time
 
 GPU = runpy.run_path(str(pathlib.Path(__file__).with_name("gpu.py")))
@@ -46,7 +47,12 @@ def correctness_comes_first_and_figures_have_time():
     found = {"cuda": ["one"], "vulkan": ["one"]}
     parts = list(GPU["parts_of"](found, OPTIONS))
     names = [part.name for part in parts]
-    assert names[:4] == ["conformance cuda", "conformance vulkan", "decode cuda", "prefill cuda"]
+    assert names[:5] == ["conformance cuda", "decode cuda", "prefill cuda", "ceilings and peers",
+                         "engine cuda"], names
+    assert names.index("conformance vulkan") < names.index("beyond 4 GiB cuda"), names
+    # The vendor of the other order may come second, whatever the order of the options.
+    options = argparse.Namespace(out=None, short=False, backend=["vulkan", "cuda"])
+    assert next(GPU["parts_of"](found, options)).name == "conformance cuda"
     kept = {part.name for part in parts if part.kept}
     assert {"decode cuda", "prefill cuda", "engine cuda", "graphs cuda", "decode vulkan"} <= kept
     # In nine minutes the whole reserve fits, not just a share of it.
@@ -101,6 +107,45 @@ def peers_end_within_what_is_kept():
     assert seconds + grace + 3 <= part.seconds <= part.kept, part
 
 
+def ended_cases_count_when_a_part_is_stopped():
+    """A case that was cut off does not, and no line of a case is quoted as an error."""
+    lines = [json.dumps(DONE), "an error", '{"case": "cut']
+    with tempfile.TemporaryDirectory() as folder:
+        options = argparse.Namespace(out=pathlib.Path(folder), short=False, backend=None)
+        script = "; ".join(f"echo '{line}' >&2" for line in lines) + "; exec sleep 30"
+        part = GPU["Part"]("decode cuda", ["sh", "-c", script], 1, "cases")
+        outcome = GPU["run"](part, 60, options)
+        log = (options.out / "gpu.log").read_text()
+    assert outcome.outcome == "failed" and "timed out" in outcome.said, outcome
+    assert "an error" in outcome.said and "milliseconds" not in outcome.said, outcome
+    assert GPU["cases_of"]([outcome], "decode") == [("cuda", DONE)], outcome
+    assert "== decode cuda: sh" in log and "an error" in log, log
+    case = {"outcome": "yes", "seconds": 1.0}
+    errors = "\n".join(json.dumps({"case": name, **case, **more}) for name, more in
+                       (("A.a", {}), ("A.b", {"outcome": "no"}), ("B.a", {})))
+    part = GPU["Part"]("conformance cuda", [], 60, "counts")
+    figures = GPU["figures_of_failed"](part, "", errors)
+    assert figures["counts"]["cases"] == {"passed": 2, "failed": 1, "skipped": 0}, figures
+    assert figures["failed"] == ["A.b"], figures
+
+
+def counters_are_read_or_skipped():
+    Part = GPU["Part"]
+    names = ["ID", "Process Name", "Kernel Name", *GPU["METRICS"]]
+    rows = [names, ["", "", "", *("unit" for _ in GPU["METRICS"])],
+            ["0", "bench", "quire_kv_write", *("1,234" for _ in GPU["METRICS"])]]
+    text = "==PROF== Connected\n{}\n" + "\n".join(
+        ",".join(f'"{field}"' for field in row) for row in rows)
+    figures = GPU["figures_of"](Part("counters cuda", [], 60, "counters"), text)
+    assert figures["launches"][0]["Kernel Name"] == "quire_kv_write", figures
+    assert figures["launches"][0][GPU["METRICS"][0]] == "1,234", figures
+    assert set(figures["units"]) == set(GPU["METRICS"]), figures
+    part = Part("counters cuda", ["sh", "-c", "echo ==ERROR== ERR_NVGPUCTRPERM; exit 1"], 60,
+                "counters")
+    outcome = GPU["run"](part, 60, OPTIONS)
+    assert outcome.outcome == "skipped" and "counters" in outcome.said, outcome
+
+
 def good_cases_count_beside_failed_ones():
     bad = {"case": "bad", "dtype": "bf16", "milliseconds": None, "failed": "out of memory"}
     text = json.dumps({"cases": [DONE, bad]})
@@ -130,6 +175,8 @@ def main():
     nobody_outlives_a_part()
     peers_end_within_what_is_kept()
     good_cases_count_beside_failed_ones()
+    ended_cases_count_when_a_part_is_stopped()
+    counters_are_read_or_skipped()
     waiting_is_marked()
     sanitizers_have_to_have_looked()
     slow_parts_leave_others_their_time()
