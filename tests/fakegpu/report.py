@@ -2,8 +2,7 @@
 """report: what the compilers made of the kernels, and a check that the expected
 instructions are there.
 
-    report.py [--json] [--write] KERNELS NVCC NVDISASM OBJDUMP READELF BUNDLE TARGET...
-    report.py [--json] KERNELS NVCC NVIDIA NVDISASM OBJDUMP READELF BUNDLE TARGET...
+    report.py [--json] [--write] KERNELS NVCC NVIDIA NVDISASM OBJDUMP READELF BUNDLE TARGET...
 
 BUNDLE is what the plugin holds, TARGET each kind of AMD GPU that it supports, and NVIDIA those of
 NVIDIA's, such as 80,90. Compiles for NVIDIA's GPUs anew, and reads the code objects beside BUNDLE
@@ -34,8 +33,6 @@ import disassembly
 import figures as kernel_figures
 
 GIVEN = [argument for argument in sys.argv[1:] if argument not in ("--json", "--write")]
-KERNELS, NVCC, NVDISASM, OBJDUMP, READELF, BUNDLE, *AMD = GIVEN
-GIVEN = [argument for argument in sys.argv[1:] if argument != "--json"]
 KERNELS, NVCC, NUMBERS, NVDISASM, OBJDUMP, READELF, BUNDLE, *AMD = GIVEN
 SOURCE = pathlib.Path(KERNELS, "all.cu")
 COMMON = ["-std=c++20", f"-I{pathlib.Path(KERNELS).parent.parent}"]
