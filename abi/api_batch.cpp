@@ -224,10 +224,13 @@ quire_status quire_attend(quire_batch *batch, const quire_attend_args *args, qui
         if (plan == nullptr) return fail(QUIRE_E_ARG, "the batch has no attention options");
         quire_be_attention attention{};
         QUIRE_TRY(describe_attention(batch->core, full, launch, &attention));
+        const quire_backend_api &api = *queue->device->core.api;
+        // A plugin of earlier headers refuses what it does not know, unless it is 0.
+        if ((api.features & QUIRE_BE_FEATURE_ROWS_ID) == 0) attention.rows_id = 0;
         QueueUse use(&queue->core);
         QUIRE_TRY(use.status());
         return call<&quire_backend_api::attention>(
-            *queue->device->core.api, sink, queue->core.handle, plan,
+            api, sink, queue->core.handle, plan,
             static_cast<const quire_be_attention *>(&attention));
     });
 }

@@ -114,6 +114,9 @@ constexpr quire_backend_api kApi = {
     .native_wait = nullptr,
     // The engine's own host memory, which copies read and write in place.
     .mem_import = nullptr,
+
+    // Which optional fields of structs it reads: QUIRE_BE_FEATURE_*.
+    .features = 0,
 };
 
 }  // namespace

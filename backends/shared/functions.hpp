@@ -342,6 +342,7 @@ constexpr quire_backend_api table() {
     api.shutdown = Guard<shutdown>::call;
     api.merge = Guard<merge<Queue>>::call;
     api.move_tokens = Guard<move_tokens<Queue>>::call;
+    api.features = QUIRE_BE_FEATURE_ROWS_ID;
     return api;
 }
 

@@ -46,7 +46,7 @@ constexpr FunctionInfo kFunctions[] = {
 #undef QUIRE_SLOT
 
 static_assert(kFunctions[0].offset + std::size(kFunctions) * sizeof(void *) ==
-                  sizeof(quire_backend_api),
+                  offsetof(quire_backend_api, features),
               "a function of the table is not listed");
 
 const char *name_of(uint32_t offset) {

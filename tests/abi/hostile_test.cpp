@@ -309,8 +309,8 @@ quire_status broken_contract(const std::string &function) {
 
 std::vector<const quire::FunctionInfo *> all_functions() {
     std::vector<const quire::FunctionInfo *> functions;
-    for (uint32_t at = offsetof(quire_backend_api, probe); at < sizeof(quire_backend_api);
-         at += sizeof(void *)) {
+    for (uint32_t at = offsetof(quire_backend_api, probe);
+         at < offsetof(quire_backend_api, features); at += sizeof(void *)) {
         functions.push_back(quire::find_function(at));
     }
     return functions;

@@ -80,6 +80,10 @@ QUIRE_EXPORT int32_t quire_recorder_replay(uint32_t recording) {
     return count;
 }
 
+QUIRE_EXPORT uint64_t quire_recorder_rows_id(uint32_t recording, uint32_t index) {
+    return recordings[recording].at(index).attention.rows_id;
+}
+
 quire_status quire_backend_query_v0(const quire_host_info *host, const quire_backend_api **out,
                                     quire_error *error) {
     quire_status status = quire::test::find_cpu_table(host, &cpu, error);

@@ -18,4 +18,6 @@ void quire_recorder_stop(void);
 // Replays all calls recorded under the number, each on the queue that it was first made on. Returns
 // the number of calls, or the status of the first call that failed (negative).
 int32_t quire_recorder_replay(uint32_t recording);
+// What a recorded call, an attention, said of its rows.
+uint64_t quire_recorder_rows_id(uint32_t recording, uint32_t index);
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 
 #include "cpu_cache.hpp"
@@ -160,6 +161,7 @@ struct Recorder {
     void (*start)(uint32_t);
     void (*stop)();
     int32_t (*replay)(uint32_t);
+    uint64_t (*rows_id)(uint32_t, uint32_t);
 
     explicit Recorder(const std::string &path) {
         void *module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -167,6 +169,8 @@ struct Recorder {
         start = reinterpret_cast<void (*)(uint32_t)>(dlsym(module, "quire_recorder_start"));
         stop = reinterpret_cast<void (*)()>(dlsym(module, "quire_recorder_stop"));
         replay = reinterpret_cast<int32_t (*)(uint32_t)>(dlsym(module, "quire_recorder_replay"));
+        rows_id = reinterpret_cast<uint64_t (*)(uint32_t, uint32_t)>(
+            dlsym(module, "quire_recorder_rows_id"));
     }
 };
 
@@ -195,6 +199,26 @@ TEST(Replay, calls_of_two_alternating_batches_replay_unchanged) {
             }
         });
         ASSERT_EQ(got, wanted) << "step " << step;
+    }
+}
+
+// The calls of a step have the same rows, and no other step has.
+TEST(Replay, rows_have_a_number_of_their_own_in_each_step) {
+    const std::string path = quire::tests::place(QUIRE_RECORDER);
+    Recorder recorder(path);
+    Engine engine("recorder", path.c_str());
+    std::set<uint64_t> ids;
+    for (uint32_t step = 0; step < 6; ++step) {
+        engine.step(step, [&](uint32_t which) {
+            recorder.start(which);
+            engine.launch(which);
+            engine.launch(which);
+            recorder.stop();
+            uint64_t id = recorder.rows_id(which, 1);
+            EXPECT_EQ(recorder.rows_id(which, 3), id);
+            EXPECT_NE(id, 0u);
+            EXPECT_TRUE(ids.insert(id).second) << id;
+        });
     }
 }
 

@@ -297,6 +297,7 @@ constexpr quire_backend_api kHonest = {
     native_signal,
     native_wait,
     mem_import,
+    QUIRE_BE_FEATURE_ROWS_ID,
 };
 
 void spoil_name() {
