@@ -42,6 +42,7 @@ struct Batch {
         call.heads_per_kv = groups[roll(5)];
         call.kv_heads = roll(1) + 1;
         call.q_heads = call.heads_per_kv * call.kv_heads;
+        call.heads_inverse = (65536 + call.heads_per_kv - 1) / call.heads_per_kv;
         call.row_count = static_cast<uint32_t>(lengths.size());
         call.query_tokens = std::max(ends.back() + roll(2), 1u);
         call.k_dim = call.v_dim = kDim;

@@ -199,6 +199,7 @@ struct AttendCall {
     uint32_t chunk_count;                       // the most that a row may have
     uint32_t first_token, end_token;            // of the round; with kDecodes of the work list
     uint32_t round, round_count, round_states;  // with kDecodes; states of each KV head
+    uint32_t heads_inverse;                     // 2^16 / heads_per_kv, rounded up
     float scale, soft_cap;
     uint32_t most_rows;  // the most in a step; cu_q also has its last value at this index
     float slopes[kMostSlopes];

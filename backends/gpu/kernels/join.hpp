@@ -161,8 +161,8 @@ QUIRE_DEVICE inline void store_chunk(const AttendCall &call, DecodeShared<Shape>
     uint32_t warp = thread_index() / 32;
     uint32_t m = lane_index() / 4 + warp % 2 * 8;  // two warps per row of a lane
     if (m >= unit.count) return;
-    int32_t token = token_of(unit, m);
-    uint32_t q_head = q_head_of(call, unit, m);
+    int32_t token = token_of_query(call, unit, m);
+    uint32_t q_head = head_of_query(call, unit, m);
     float factors[kWarpsOfBlock];
     State state = add_states(shared, m, factors);
     uint64_t index = state_of(call, first_state, m, unit.kv_head);
@@ -217,8 +217,8 @@ QUIRE_DEVICE inline void join_chunks(const AttendCall &call, const Unit &unit, u
     uint32_t column = lane_index() * 4;
     if (column >= Shape::kDim) return;
     for (uint32_t m = thread_index() / 32; m < unit.count; m += kWarpsOfBlock) {
-        int32_t token = token_of(unit, m);
-        uint32_t q_head = q_head_of(call, unit, m);
+        int32_t token = token_of_query(call, unit, m);
+        uint32_t q_head = head_of_query(call, unit, m);
         State total = {minus_infinity(), 0.0f};
         float values[4] = {0.0f, 0.0f, 0.0f, 0.0f};
         for (int32_t n = 0; n < chunk_count; n += kAtOnce) {

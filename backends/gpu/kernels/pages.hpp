@@ -9,7 +9,7 @@
 // The tokens of a unit are consecutive and have no mask, so what any of them sees, and what all of
 // them see, follow from the first and the last.
 //
-// Threads: any; stateless.
+// Threads: any, unless said otherwise; stateless.
 #pragma once
 
 #include "calls.hpp"
@@ -23,6 +23,17 @@ constexpr int32_t kPagePlaces = 16;
 constexpr uint32_t kWarpsOfBlock = 4;
 constexpr uint32_t kPagesOfWarp = kChunkPlaces / kPagePlaces / kWarpsOfBlock;
 constexpr uint32_t kEveryPlace = 0xFFFF;  // of a page, one bit each
+
+// token_of() and q_head_of(), without a division: m is at most 16.
+QUIRE_DEVICE inline uint32_t token_in_unit(const AttendCall &call, uint32_t m) {
+    return m * call.heads_inverse >> 16;
+}
+QUIRE_DEVICE inline int32_t token_of_query(const AttendCall &call, const Unit &unit, uint32_t m) {
+    return unit.first_token + static_cast<int32_t>(token_in_unit(call, m));
+}
+QUIRE_DEVICE inline uint32_t head_of_query(const AttendCall &call, const Unit &unit, uint32_t m) {
+    return unit.kv_head * unit.heads + m - token_in_unit(call, m) * unit.heads;
+}
 
 // Places [0, sink_end) and [begin, end).
 struct Reach {
@@ -38,7 +49,7 @@ struct UnitReach {
 
 QUIRE_DEVICE inline UnitReach reach_of(const AttendCall &call, const Unit &unit) {
     Sight first = sight_of(call, unit.row, unit.first_token);
-    Sight last = sight_of(call, unit.row, token_of(unit, unit.count - 1));
+    Sight last = sight_of(call, unit.row, token_of_query(call, unit, unit.count - 1));
     return {{last.sink_end, first.begin, last.end}, {first.sink_end, last.begin, first.end}};
 }
 
@@ -52,7 +63,7 @@ QUIRE_DEVICE inline uint32_t places_of(const Reach &reach, int32_t page) {
 }
 // The keys that query m sees.
 QUIRE_DEVICE inline Reach reach_of(const AttendCall &call, const Unit &unit, uint32_t m) {
-    Sight sight = sight_of(call, unit.row, token_of(unit, m));
+    Sight sight = sight_of(call, unit.row, token_of_query(call, unit, m));
     return {sight.sink_end, sight.begin, sight.end};
 }
 
@@ -67,13 +78,15 @@ QUIRE_DEVICE inline int32_t place_of_page(const Pages &pages, uint32_t index) {
     return pages.first + static_cast<int32_t>(index * kWarpsOfBlock) * kPagePlaces;
 }
 
+// All lanes of the warp, together: each looks at one page.
 QUIRE_DEVICE inline Pages pages_of(const Unit &unit, const UnitReach &reach, uint32_t warp) {
+    constexpr uint32_t kAll = (1u << kPagesOfWarp) - 1;
     Pages pages = {unit.chunk_begin + static_cast<int32_t>(warp) * kPagePlaces, 0, 0};
-    for (uint32_t i = 0; i < kPagesOfWarp; ++i) {
-        int32_t place = place_of_page(pages, i);
-        if (places_of(reach.of_any, place) != 0) pages.seen |= 1u << i;
-        if (places_of(reach.of_all, place) == kEveryPlace) pages.full |= 1u << i;
-    }
+    int32_t place = place_of_page(pages, lane_index() % kPagesOfWarp);
+    uint64_t seen = ballot(places_of(reach.of_any, place) != 0);
+    uint64_t full = ballot(places_of(reach.of_all, place) == kEveryPlace);
+    pages.seen = static_cast<uint32_t>(seen) & kAll;
+    pages.full = static_cast<uint32_t>(full) & kAll;
     return pages;
 }
 

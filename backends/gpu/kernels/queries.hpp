@@ -14,7 +14,7 @@
 #pragma once
 
 #include "codes.hpp"
-#include "unit.hpp"
+#include "pages.hpp"
 
 namespace quire::gpu {
 
@@ -56,8 +56,8 @@ QUIRE_DEVICE inline void load_queries(const AttendCall &call, const Unit &unit,
     QUIRE_UNROLL
     for (uint32_t row = 0; row < 2; ++row) {
         uint32_t m = lane_index() / 4 + 8 * row;
-        int64_t first = int64_t{token_of(unit, m)} * call.q_stride +
-                        int64_t{q_head_of(call, unit, m)} * Shape::kDim;
+        int64_t first = int64_t{token_of_query(call, unit, m)} * call.q_stride +
+                        int64_t{head_of_query(call, unit, m)} * Shape::kDim;
         uint64_t from = call.q + static_cast<uint64_t>(first) * 2 + lane_index() % 4 * kBytesOfLane;
         QUIRE_UNROLL
         for (uint32_t i = 0; i < 2 * Shape::kSixteens; ++i) {
