@@ -109,13 +109,20 @@ class Gates(unittest.TestCase):
 
     def test_target_that_a_row_leaves_out_has_limits_too(self):
         rows = code_gates.NVIDIA
-        row = code_gates.row_of(rows, "quire_decode_bf16_128", "sm_120")
+        row = code_gates.row_of(rows, "quire_decode_bf16_128")
         self.assertEqual(row.blocks["sm_120"], 1)
-        self.assertGreater(row.per_byte, rows["quire_decode_bf16_128"].per_byte)
-        self.assertEqual(code_gates.row_of(rows, "quire_decode_bf16_128", "sm_90"),
-                         code_gates.dataclasses.replace(rows["quire_decode_bf16_128"],
-                                                        blocks=row.blocks))
-        self.assertIsNone(code_gates.row_of(rows, "planted", "sm_120"))
+        self.assertEqual(row, code_gates.dataclasses.replace(rows["quire_decode_bf16_128"],
+                                                             blocks=row.blocks))
+        self.assertIsNone(code_gates.row_of(rows, "planted"))
+
+    def test_instructions_per_byte_are_limited_by_target(self):
+        row = code_gates.Row(128, kv_bytes=32, per_byte=0.1, slower={"sm_80": 0.3})
+        code = disassembly.of_nvidia(CLEAN)["planted"]      # a quarter of an instruction per byte
+        found = {target: code_gates.judge("planted", target, row,
+                                          disassembly.figures_of_nvidia(code), code)
+                 for target in ("sm_80", "sm_90")}
+        self.assertEqual(found["sm_80"], [])
+        self.assertIn("spends 0.2500 instructions", found["sm_90"][0])
 
     def test_wait_after_a_load_is_measured_on_amd(self):
         code = disassembly.of_amd(AMD_CLEAN)["planted"]

@@ -13,7 +13,7 @@ import re
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 FILE = TESTS / "gpu" / "kernels.json"
 COMMAND = "ninja -C build/release kernel-figures"
-TARGETS = ("sm_80", "sm_86", "sm_90", "gfx942", "gfx1100")
+TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90", "gfx942", "gfx1100")
 OF_CODE = ("registers", "shared", "blocks", "threads", "kv_bytes", "warp")
 ROW = re.compile(r'\{"(\w+)", k(\w+), \{\{([^}]*)\}, \{([^}]*)\}\}\}')
 NAME = re.compile(r'constexpr Shape k(\w+) = \{\s*"([^"]+)"')

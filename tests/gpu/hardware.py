@@ -74,7 +74,7 @@ DEVICES = {device.name: device for device in (
            sources=("ceiling: assumed, 90 % of the data sheet", "clock: boost of the data sheet",
                     "matrix: 71 TFLOP/s with sums in f32 (GA102's white paper)",
                     "latencies: those of the RTX 4090", LAUNCH)),
-    Device("RTX 4090", target="sm_86", vendor="nvidia", multiprocessors=128, clock_hz=2.52e9,
+    Device("RTX 4090", target="sm_89", vendor="nvidia", multiprocessors=128, clock_hz=2.52e9,
            nominal=1.008e12, ceiling=0.93e12, lanes=32, schedulers=4, issue_clocks=1,
            matrix_clocks=32, memory_clocks=542, cache_clocks=273, launch_s=3e-6,
            sources=("ceiling: assumed, 92 % of the data sheet", "clock: boost of the data sheet",

@@ -19,7 +19,10 @@ import roofline
 KERNELS = pathlib.Path(__file__).with_name("kernels.json")
 DIM = 128
 CHUNK_PLACES = 512              # kChunkPlaces in backends/gpu/kernels/calls.hpp
-ROUND_BYTES = 64 << 20          # kRoundBytes in backends/gpu/rounds.cpp
+ROUND_BYTES = 64 << 20          # kRoundBytes in backends/gpu/rounds.cpp and work_shape.cpp
+LIST_BLOCKS = 1024              # kMostDecodeBlocks in backends/gpu/decode.cpp
+LIST_LAUNCHES = 2               # of a work list, which all layers of a step use
+LAYERS = 32
 JOINED_AT_ONCE = 4              # kAtOnce in backends/gpu/kernels/join.hpp
 JOINING_WARPS = 4               # each takes every fourth query
 # Machine instructions for each that the emulator counts, in quire_attend_fragments: a tile of 64
@@ -29,7 +32,8 @@ INSTRUCTIONS_PER_COUNTED = 11900 / (76.1 * 32)
 # split in two halves.
 MATRICES_PER_KIB = 6
 TILE_KEYS = 64
-# Whether a row has a chunk: three loads, each of which needs the one before it, and no loop.
+# Whether a row has a chunk, or a list an item: three loads, each of which needs the one before it,
+# and no loop.
 EMPTY_LOADS, EMPTY_INSTRUCTIONS = 3, 150
 
 
@@ -134,6 +138,15 @@ def rounds_of(shape):
     return rounds + ([shape.rows % rows] if shape.rows % rows else []), chunks
 
 
+def rounds_of_list(shape):
+    """How many rounds of a work list are launched, and how many of them have items: as shape_of()
+    in backends/gpu/work_shape.cpp and kernels/work.hpp do."""
+    of_round = ROUND_BYTES // ((DIM + 2) * 4 * shape.q_heads)     # chunks of rows
+    launched, used = (calibration.up(shape.rows * calibration.up(keys, CHUNK_PLACES), of_round)
+                      for keys in (shape.table_keys or shape.keys, shape.keys))
+    return launched, used
+
+
 def joining(device, server, shape, figures):
     """Clocks of the last block of a row, which adds its chunks; and launches that do so instead."""
     chunks = calibration.up(shape.keys, CHUNK_PLACES)
@@ -146,6 +159,20 @@ def joining(device, server, shape, figures):
     return (warp["before"] + chunks * warp["clocks"] + warp["after"]) * by, 1
 
 
+def add_list(times, device, shape, kernel, launch):
+    """Adds the launches of a work list, of which only the first have items."""
+    launched, used = rounds_of_list(shape)
+    times.launches = device.launch_s * LIST_LAUNCHES / LAYERS
+    for _ in range(used):
+        part = dataclasses.replace(launch, blocks=calibration.up(launch.blocks, used),
+                                   memory_bytes=launch.memory_bytes / used)
+        times.add(roofline.times_of(device, kernel, part))
+    nothing = dataclasses.replace(launch, blocks=0, memory_bytes=0, empty_blocks=LIST_BLOCKS,
+                                  tail_clocks=0)
+    for _ in range(launched - used):
+        times.add(roofline.times_of(device, kernel, nothing))
+
+
 def predict(device, shape, figures):
     """(times, server)"""
     server = server_of(device, shape, figures)
@@ -155,13 +182,18 @@ def predict(device, shape, figures):
     used = calibration.up(shape.keys, CHUNK_PLACES)
     empty_clocks = EMPTY_LOADS * device.cache_clocks + EMPTY_INSTRUCTIONS * device.alone_clocks
     times = roofline.Times(launches=device.launch_s)    # the check of the call's rows
+    launch = roofline.Launch(
+        blocks=shape.rows * shape.kv_heads * used,
+        block_bytes=min(shape.keys, CHUNK_PLACES) * shape.key_bytes, memory_bytes=shape.kv_bytes,
+        empty_clocks=empty_clocks, tail_clocks=tail)
+    if not server.counts:
+        add_list(times, device, shape, kernel, launch)
+        return times, server
     for rows in rounds:
         units = rows * shape.kv_heads
-        times.add(roofline.times_of(device, kernel, roofline.Launch(
-            blocks=units * used,
-            block_bytes=min(shape.keys, CHUNK_PLACES) * shape.key_bytes,
-            memory_bytes=shape.kv_bytes * rows / shape.rows,
-            empty_blocks=units * (chunks - used), empty_clocks=empty_clocks, tail_clocks=tail)))
+        times.add(roofline.times_of(device, kernel, dataclasses.replace(
+            launch, blocks=units * used, memory_bytes=shape.kv_bytes * rows / shape.rows,
+            empty_blocks=units * (chunks - used))))
         times.add(roofline.Times(launches=launches * device.launch_s))
     return times, server
 

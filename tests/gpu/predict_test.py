@@ -115,13 +115,23 @@ class Rounds(unittest.TestCase):
         self.assertEqual(predict.rounds_of(shape), ([15, 15, 15, 15, 4], 256))
         self.assertEqual(predict.rounds_of(dataclasses.replace(shape, table_keys=0)), ([64], 8))
 
+    def test_a_work_list_has_items_for_what_there_is(self):
+        # 4,032 chunks of 32 heads and 130 words fit a round; the table has room for 16,384.
+        shape = predict.Shape("bf16", 64, 4096, 32, 8, 131072)
+        self.assertEqual(predict.rounds_of_list(shape), (5, 1))
+        self.assertEqual(predict.rounds_of_list(dataclasses.replace(shape, table_keys=0)), (1, 1))
+        self.assertEqual(predict.rounds_of_list(dataclasses.replace(shape, keys=131072)), (5, 5))
+
     def test_constants_are_those_of_the_backend(self):
         for path, pattern, value in (
                 ("kernels/calls.hpp", r"kChunkPlaces = (\d+)", predict.CHUNK_PLACES),
                 ("kernels/join.hpp", r"kAtOnce = (\d+)", predict.JOINED_AT_ONCE),
                 ("kernels/pages.hpp", r"kWarpsOfBlock = (\d+)", predict.JOINING_WARPS),
                 ("rounds.cpp", r"kRoundBytes = uint64_t\{(\d+)\} << 20",
-                 predict.ROUND_BYTES >> 20)):
+                 predict.ROUND_BYTES >> 20),
+                ("work_shape.cpp", r"kRoundBytes = uint64_t\{(\d+)\} << 20",
+                 predict.ROUND_BYTES >> 20),
+                ("decode.cpp", r"kMostDecodeBlocks = (\d+)", predict.LIST_BLOCKS)):
             text = (ROOT / "backends" / "gpu" / path).read_text()
             self.assertEqual(int(re.search(pattern, text)[1]), value, path)
 
@@ -142,7 +152,8 @@ class Figures(unittest.TestCase):
                     found.append(f"{name} of {target} is missing: run {figures.COMMAND}")
                     continue
                 spent = has["warp"]["instructions"] / row.kv_bytes
-                if not 0.9 * row.per_byte <= spent <= row.per_byte or has["blocks"] < blocks or \
+                limit = row.slower.get(target, row.per_byte)
+                if not 0.88 * limit <= spent <= limit or has["blocks"] < blocks or \
                         has["kv_bytes"] != row.kv_bytes or has["threads"] != row.threads:
                     found.append(f"{name} of {target}: run {figures.COMMAND}")
         return found
