@@ -84,6 +84,7 @@ quire_status enqueue_attention(Queue &queue, const Plan &plan, const quire_be_at
     AttendCall call = call_of(plan, args);
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin_replayable(error)) return status;
+    queue.was_captured = queue.was_captured || enqueue.is_captured();
     call.chunk_count = chunk_count_of(args, enqueue.is_captured());
     call.most_rows = enqueue.is_captured() ? plan.options.max_rows : call.row_count;
     if (plan.decodes) return launch_decode(enqueue, queue, plan.serial, args.rows_id, &call, error);

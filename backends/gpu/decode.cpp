@@ -87,7 +87,6 @@ quire_status launch_decode(Enqueue &enqueue, Queue &queue, uint64_t plan, uint64
     call->round_states = shape.round_states;
     call->heads_inverse = ((1u << 16) + call->heads_per_kv - 1) / call->heads_per_kv;
     ListedRows rows = rows_of(enqueue, queue, *call);
-    queue.was_captured = queue.was_captured || enqueue.is_captured();
     bool may_share = rows.scratch != 0 && shape.tokens >= call->query_tokens &&
                      (enqueue.is_captured() || !queue.was_captured);
     rows.plan = plan;

@@ -41,6 +41,7 @@ quire_status make_queue(Device *device, const StreamChoice &choice, Queue **out,
     for (Queue *queue : device->queues) {
         if (!queue->is_spare_for(choice)) continue;
         queue->is_released = false;
+        queue->listed = {};  // its new owner counts rows anew
         queue->references.add();
         *out = queue;
         return QUIRE_OK;

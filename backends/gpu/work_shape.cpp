@@ -42,7 +42,7 @@ WorkShape shape_of(const AttendCall &call, uint64_t items, uint64_t pairs) {
     shape.row_bytes = call.row_count * kRowWorkBytes;
     shape.begin_bytes = aligned((uint64_t{shape.round_count} + 1) * sizeof(uint32_t));
     shape.item_bytes = items * kWorkItemBytes;
-    shape.state_bytes = states * 2 * sizeof(float);
+    shape.state_bytes = aligned(states * 2 * sizeof(float));
     shape.value_bytes = states * call.v_dim * sizeof(float);
     return shape;
 }

@@ -310,6 +310,26 @@ AttentionCase case_of_one_tall_key(const AttentionSpec &spec, double gap, double
 
 }  // namespace
 
+TEST_F(AttentionTest, large_score_has_a_weight) {
+    Rig rig;
+    uint32_t run_count = 0;
+    for (uint32_t type : {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16}) {
+        for (float scale : {3e3f, 1.1e4f, 1e5f, -1.1e4f}) {
+            AttentionSpec spec = plain_spec(rig);
+            spec.shape.q_dtype = spec.shape.k_dtype = spec.shape.v_dtype = type;
+            spec.scale = scale;
+            spec.rows = {{0, 512, 1}};
+            if (!is_offered(rig, spec.shape)) continue;
+            ++run_count;
+            AttentionCase attention =
+                case_of_one_tall_key(spec, scale < 0 ? -3001.0 : 3001.0, 0.75);
+            AttentionResult result = attention.run(rig);
+            EXPECT_EQ(load(result.out.data(), type), 0.75) << name_of(type) << ' ' << scale;
+        }
+    }
+    EXPECT_NE(run_count, 0u);
+}
+
 TEST_F(AttentionTest, many_small_weights_count_beside_a_large_one) {
     Rig rig;
     uint32_t run_count = 0;

@@ -107,7 +107,8 @@ const Capability kCapabilities[] = {
      "AttentionTest.long_row_*:AttentionTest.large_scores_*:AttentionTest.empty_context_*:"
      "AttentionTest.nothing_to_compute_*:AttentionTest.wrong_block_*:"
      "AttentionTest.unwritten_slot_*:AttentionTest.score_that_*:AttentionTest.query_that_*:"
-     "AttentionTest.many_small_*:AttentionTest.value_that_*:OptionTest.random_shapes_over_full_"
+     "AttentionTest.large_score_*:AttentionTest.many_small_*:AttentionTest.value_that_*:OptionTest."
+     "random_shapes_over_full_"
      "groups_*",
      nullptr, nullptr},
     {"consistency", must, "Split, merged, chunked, batched or on other pages: the same result.",

@@ -120,6 +120,37 @@ void put_nan(AttentionCase &attention, bool is_v, bool is_scale, int32_t place) 
     }
 }
 
+// Makes each query 2 in its first element, and 0 in others; K 100 there from place `first` on, and 0
+// before; V 77 there, and before 1 with this scale. Other scales are 1.
+void put_tall_keys(AttentionCase &attention, int32_t first, float scale_before) {
+    const OracleInput &input = attention.input();
+    const quire_be_pool &pool = input.pool;
+    uint32_t type = input.shape.q_dtype;
+    for (size_t i = 0; i < attention.query_bytes().size() / 2; ++i) {
+        store(i % pool.k_head_dim == 0 ? 2.0 : 0.0, type, &attention.query_bytes()[i * 2]);
+    }
+    auto block_tokens = static_cast<int32_t>(pool.block_tokens);
+    for (int32_t place = 0; place < input.lengths[0]; ++place) {
+        int64_t block = input.block_table[static_cast<size_t>(place / block_tokens)];
+        int64_t at = place % block_tokens;
+        unsigned char *layer = &attention.bytes()[static_cast<size_t>(
+            block * pool.block_stride + input.layer * pool.layer_stride)];
+        bool is_tall = place >= first;
+        for (uint32_t head = 0; head < pool.kv_heads; ++head) {
+            unsigned char *k = layer + head * pool.k_head_stride + at * pool.k_token_stride;
+            unsigned char *v =
+                layer + pool.v_offset + head * pool.v_head_stride + at * pool.v_token_stride;
+            std::memset(k, 0, pool.k_head_dim);
+            std::memset(v, is_tall ? 77 : 1, pool.v_head_dim);
+            k[0] = is_tall ? 100 : 0;
+            unsigned char *scales = layer + head * pool.scale_head_stride + at * 4;
+            float of_k = 1.0f, of_v = is_tall ? 1.0f : scale_before;
+            std::memcpy(scales + pool.k_scale_offset, &of_k, 4);
+            std::memcpy(scales + pool.v_scale_offset, &of_v, 4);
+        }
+    }
+}
+
 // Attention over values, and over the codes that kv_write makes of them.
 class QuantisedPair {
  public:
@@ -357,10 +388,11 @@ TEST_F(QuantisedTest, random_shapes_over_codes_with_every_option_agree_with_the_
     expect_random_shapes_agree(seeds(21'001, 2 * kShapes, 2 * kFewShapes), find);
 }
 
-TEST_F(QuantisedTest, queries_of_a_wide_range_over_codes_agree_with_the_oracle) {
+// Over integers a backend may compute with digits of q, which end 2^-24 below its largest element.
+TEST_F(QuantisedTest, queries_of_a_wide_range_over_fp8_agree_with_the_oracle) {
     Rig rig;
     uint32_t run_count = 0;
-    for (uint32_t dtype : {I8, E4M3, E5M2}) {
+    for (uint32_t dtype : {E4M3, E5M2}) {
         AttentionSpec spec;
         spec.shape = plain_shape(rig);
         spec.shape.q_dtype = QUIRE_DTYPE_BF16;
@@ -403,6 +435,29 @@ TEST_F(QuantisedTest, nan_code_reaches_the_queries_that_see_it_and_no_other) {
         }
     }
     if (run_count == 0) GTEST_SKIP() << "attention over codes with a NaN is not offered";
+}
+
+// The first 64 keys have V with huge scales, and next to no weight beside the later ones.
+TEST_F(QuantisedTest, row_over_codes_forgets_values_that_lost_their_weight) {
+    Rig rig;
+    uint32_t run_count = 0;
+    for (uint32_t q_dtype : {QUIRE_DTYPE_BF16, QUIRE_DTYPE_F16}) {
+        AttentionSpec spec;
+        spec.shape = plain_shape(rig);
+        spec.shape.q_dtype = q_dtype;
+        put_types({I8, I8, kTokenHead, kTokenHead}, &spec.shape);
+        if (!is_offered(rig, spec.shape)) continue;
+        ++run_count;
+        spec.scale = 1.0f;
+        spec.rows = {{0, 700, 1}};
+        AttentionCase attention(spec);
+        put_tall_keys(attention, 64, 1e12f);
+        AttentionResult result = attention.run(rig);
+        for (size_t i = 0; i < result.out.size() / 2; ++i) {
+            EXPECT_EQ(load(&result.out[i * 2], q_dtype), 77.0) << name_of(q_dtype) << ' ' << i;
+        }
+    }
+    if (run_count == 0) GTEST_SKIP() << "attention over int8 is not offered";
 }
 
 TEST_F(QuantisedTest, row_over_codes_gives_the_same_bits_alone_and_in_a_batch) {

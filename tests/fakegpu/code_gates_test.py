@@ -116,7 +116,7 @@ class Gates(unittest.TestCase):
         self.assertIsNone(code_gates.row_of(rows, "planted"))
 
     def test_instructions_per_byte_are_limited_by_target(self):
-        row = code_gates.Row(128, kv_bytes=32, per_byte=0.1, slower={"sm_80": 0.3})
+        row = code_gates.Row(128, kv_bytes=32, per_byte=0.1, other_per_byte={"sm_80": 0.3})
         code = disassembly.of_nvidia(CLEAN)["planted"]      # a quarter of an instruction per byte
         found = {target: code_gates.judge("planted", target, row,
                                           disassembly.figures_of_nvidia(code), code)

@@ -54,6 +54,7 @@ class Decoder {
         must(cache_.api.queue_create(cache_.device, stream, &queue_, &cache_.error));
         decode_ = make_batch(2, 2);
         prompt_ = make_batch(1, kMostTokens);
+        whole_ = make_batch(2, 2, QUIRE_ATTENTION_NOT_CAUSAL);
         auto desc = described<quire_memory_desc>();
         desc.size_bytes = 4 * kPart * element_bytes_;
         desc.kind = QUIRE_MEMORY_HOST;
@@ -67,6 +68,7 @@ class Decoder {
     ~Decoder() {
         must(cache_.api.batch_destroy(decode_, &cache_.error));
         must(cache_.api.batch_destroy(prompt_, &cache_.error));
+        must(cache_.api.batch_destroy(whole_, &cache_.error));
         must(cache_.api.memory_destroy(memory_, &cache_.error));
         must(cache_.api.queue_destroy(queue_, &cache_.error));
     }
@@ -97,6 +99,7 @@ class Decoder {
         }
         quire_step handle = begin(items, tokens);
         quire_batch *batch = count == 1 ? decode_ : prompt_;
+        if (is_whole_) batch = whole_;
         must(cache_.api.step_commit(cache_.cache, handle, batch, &cache_.error));
         enqueue(batch);
         must(cache_.api.step_finish(cache_.cache, handle, nullptr, QUIRE_STEP_OK, &cache_.error));
@@ -120,6 +123,8 @@ class Decoder {
         must(cache_.api.attend(batch, &attend, queue_, &cache_.error));
     }
 
+    // Whether the next steps see all keys, which no decode kernel serves. A last token does anyway.
+    void see_all(bool is_whole) { is_whole_ = is_whole; }
     // Sets the expected status of the next steps.
     void expect(quire_status status) { wanted_ = status; }
     // The error that a call on the queue returns now; "" if there is none.
@@ -155,10 +160,11 @@ class Decoder {
         if (element_bytes_ == sizeof half) element = &half;
         std::memcpy(host_ + index * element_bytes_, element, element_bytes_);
     }
-    quire_batch *make_batch(uint32_t rows, uint32_t tokens) {
+    quire_batch *make_batch(uint32_t rows, uint32_t tokens, uint32_t flags = 0) {
         auto attention = described<quire_attention_desc>();
         attention.q_heads = 1;
         attention.q_dtype = types_.given;
+        attention.flags = flags;
         auto desc = described<quire_batch_desc>();
         desc.max_rows = rows;
         desc.max_blocks_per_row = 60;
@@ -192,6 +198,7 @@ class Decoder {
     CpuCache cache_;
     quire_queue *queue_ = nullptr;
     quire_batch *decode_ = nullptr;
+    quire_batch *whole_ = nullptr;
     quire_batch *prompt_ = nullptr;
     quire_memory *memory_ = nullptr;
     quire_seq seqs_[2] = {};
@@ -199,6 +206,7 @@ class Decoder {
     unsigned char *host_ = nullptr;
     uint32_t made_ = 0;
     quire_status wanted_ = QUIRE_OK;
+    bool is_whole_ = false;
 };
 
 }  // namespace
@@ -352,6 +360,38 @@ TEST_P(GraphCache, layers_share_a_work_list) {
             destroy_graph();
         }
     });
+}
+
+// A graph of another plan uses the memory where the list lies, and may be launched between layers.
+TEST_P(GraphCache, layers_share_no_list_beside_any_graph) {
+    const Types &types = kAllTypes[1];
+    quire_native stream = as_stream(stream_);
+    Decoder layered(vendor().name, &stream, types);
+    Decoder by_calls(vendor().name, nullptr, types);
+    auto called = [&](quire_batch *batch) { by_calls.run(batch); };
+    auto run = [&](quire_batch *batch) { layered.run(batch); };
+    for (uint32_t row : {0u, 1u}) {
+        EXPECT_EQ(layered.step({row}, 9 + row * 520, run),
+                  by_calls.step({row}, 9 + row * 520, called));
+    }
+    layered.see_all(true);
+    auto captured = [&](quire_batch *batch) {
+        begin_capture();
+        layered.attend(batch);
+        ASSERT_EQ(end_capture(), 0);
+        layered.run(batch);
+    };
+    layered.step({0, 1}, 1, captured), by_calls.step({0, 1}, 1, called);
+    layered.see_all(false);
+    for (int i = 0; i < 3; ++i) {
+        auto interrupted = [&](quire_batch *batch) {
+            layered.run(batch);
+            launch();
+            layered.attend(batch);
+        };
+        ASSERT_EQ(layered.step({0, 1}, 1, interrupted), by_calls.step({0, 1}, 1, called)) << i;
+    }
+    destroy_graph();
 }
 
 TEST_P(GraphCache, of_fewer_rows_than_the_step_fails_it) {

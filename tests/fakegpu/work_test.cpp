@@ -279,6 +279,10 @@ TEST(Work, wants_no_more_scratch_memory_than_its_plan) {
         EXPECT_LE(shape.bytes(), decode_scratch_bytes_of(desc))
             << call.query_tokens << " of " << desc.max_query_tokens << " tokens, "
             << call.chunk_count << " of " << desc.max_blocks_per_row << " chunks";
+        for (uint64_t bytes : {shape.ticket_bytes, shape.row_bytes, shape.begin_bytes,
+                               shape.item_bytes, shape.state_bytes}) {
+            EXPECT_EQ(bytes % 16, 0u) << "what comes next is stored in vectors";
+        }
         EXPECT_GE(uint64_t{shape.round_count} * shape.round_states,
                   call.chunk_count == 1 ? 1 : uint64_t{shape.tokens} * of_kv * call.chunk_count);
     }

@@ -152,7 +152,7 @@ class Figures(unittest.TestCase):
                     found.append(f"{name} of {target} is missing: run {figures.COMMAND}")
                     continue
                 spent = has["warp"]["instructions"] / row.kv_bytes
-                limit = row.slower.get(target, row.per_byte)
+                limit = row.other_per_byte.get(target, row.per_byte)
                 if not 0.88 * limit <= spent <= limit or has["blocks"] < blocks or \
                         has["kv_bytes"] != row.kv_bytes or has["threads"] != row.threads:
                     found.append(f"{name} of {target}: run {figures.COMMAND}")

@@ -13,7 +13,7 @@
 //
 // The quick way makes the code's exponent and fraction those of an f16, which is then too small by
 // a power of two; whoever uses the sums makes up for it. A code that is a NaN becomes a number
-// there, and is reported. The careful way converts exactly.
+// there, which is reported (`nans`). The careful way converts exactly.
 //
 // Threads: all lanes of a warp, together; stateless.
 #pragma once

@@ -108,7 +108,9 @@ QUIRE_DEVICE inline float finish_state(const AttendCall &call, uint32_t q_head, 
         float sink = load_float(call.sinks, q_head) * kLog2OfE;
         float shift = fmaxf(state.shift, -floor_of(-sink));
         factor = factor_of(state.shift, shift);
-        float of_sink = sink == minus_infinity() ? 0.0f : exp2_of(sink - shift);
+        // Both may be infinite, and inf - inf would be NaN.
+        float of_sink = sink == shift ? 1.0f : exp2_of(sink - shift);
+        if (sink == minus_infinity()) of_sink = 0.0f;
         state = {shift, multiply_add(state.sum, factor, of_sink)};
     }
     return state.sum == 0.0f ? 0.0f : factor / state.sum;

@@ -124,13 +124,21 @@ QUIRE_DEVICE inline bool load_queries_for_codes(const AttendCall &call, const Un
     return ballot(!is_exact) == 0;
 }
 
-// What the products of each row's query are multiplied by, apart from own scales.
+// The power of two that a query was divided by.
+template <typename Shape>
+QUIRE_DEVICE inline float size_of_row(const Queries<Shape> &queries, uint32_t row) {
+    return float_of((queries.exponents[row] - 14) << 23);
+}
+
+// What the products of each row's query are multiplied by, apart from own scales of keys; those are
+// multiplied by the row's size first, for either may be all that keeps a score within f32.
 template <typename Shape, Way way>
-QUIRE_DEVICE inline float scale_of_row(const Queries<Shape> &queries, uint32_t row, float scale) {
+QUIRE_DEVICE inline float scale_of_row(const AttendCall &call, const Queries<Shape> &queries,
+                                       uint32_t row, float scale) {
     if constexpr (!Shape::kHasCodes) return fabsf(scale);
     constexpr uint32_t kLog2 = way == Way::quick ? log2_of_codes<Shape::kFormat>() : 0;
-    scale = fabsf(scale) * float_of((queries.exponents[row] - 14) << 23);
-    return scale * static_cast<float>(1u << kLog2);
+    scale = fabsf(scale) * static_cast<float>(1u << kLog2);
+    return has(call, kOwnKScale) ? scale : scale * size_of_row(queries, row);
 }
 
 }  // namespace quire::gpu

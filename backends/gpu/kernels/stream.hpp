@@ -20,7 +20,7 @@
 // multiplied by finite elements only. What the quick way got without a NaN, the careful one gets
 // bit for bit. The careful way also serves what is rare: soft caps, blocks that are not made of
 // whole pages, pools whose rows are not aligned to 16 bytes, and, beside codes, queries that f16
-// cannot hold and codes that are NaN.
+// cannot hold and codes that are NaN; and scores of 2^22 and more.
 //
 // Scales: a head's scale of K goes to the scores with the call's, that of V to the sums at the end.
 // A row's own scale of K is multiplied into its scores, that of V into its weights, which could
@@ -44,7 +44,7 @@ struct Stream {
     float shifts[2];
     float sums[2];          // over the lane's columns
     uint32_t exponents[2];  // of values, biased: 2^(exponent - 141) is their unit
-    uint32_t nans;          // not 0: codes that are NaN were read as numbers
+    uint32_t needs_care;    // not 0: the quick way met a code that is NaN, or a large score
 };
 
 constexpr uint32_t kLeastExponent = 15;  // so that the unit is a normal number
@@ -66,7 +66,7 @@ QUIRE_DEVICE inline void clear(Stream<Shape> &stream) {
         stream.sums[row] = 0.0f;
         stream.exponents[row] = kLeastExponent;
     }
-    stream.nans = 0;
+    stream.needs_care = 0;
 }
 
 // The factors of each row's products and of its scores. A factor of 0 would make a score of -inf,
@@ -88,10 +88,10 @@ QUIRE_DEVICE inline Factors factors_of(const AttendCall &call, const Unit &unit,
     float scale = scale_of_products<Shape>(call, unit);
     QUIRE_UNROLL
     for (uint32_t row = 0; row < 2; ++row) {
-        float of_row = scale_of_row<Shape, way>(queries, row, scale);
+        float of_row = scale_of_row<Shape, way>(call, queries, row, scale);
         factors.of_products[row] = of_row;
         of_row = is_capped<way>(call) ? kLog2OfE : of_row * kLog2OfE;
-        factors.of_scores[row] = of_row < 0x1p-126f ? 0x1p-126f : of_row;
+        factors.of_scores[row] = of_row == 0.0f ? 0x1p-126f : of_row;
     }
     return factors;
 }
@@ -127,7 +127,7 @@ QUIRE_DEVICE inline void multiply_sixteens(const AttendCall &call, RingOf<Shape>
         QUIRE_UNROLL
         for (uint32_t which = 0; which < Shape::kSixteensOfLoad; ++which) {
             uint32_t keys[4];
-            keys_of<Shape, way>(words, which, is_bf16 ? kBf16 : kF16, keys, stream.nans);
+            keys_of<Shape, way>(words, which, is_bf16 ? kBf16 : kF16, keys, stream.needs_care);
             if (is_bf16) {
                 multiply_matrices<true>(stream.queries.v[n + which], keys, scores);
             } else {
@@ -148,7 +148,9 @@ QUIRE_DEVICE inline void multiply_keys(const AttendCall &call, RingOf<Shape> &ri
         float scales[4];
         read_scales<Shape>(ring, stage.scales, scales);
         QUIRE_UNROLL
-        for (uint32_t i = 0; i < 8; ++i) scores[i] *= scales[i % 2 + i / 4 * 2];
+        for (uint32_t i = 0; i < 8; ++i) {
+            scores[i] *= scales[i % 2 + i / 4 * 2] * size_of_row(stream.queries, i / 2 % 2);
+        }
     }
     if (!is_capped<way>(call)) return;
     for (uint32_t i = 0; i < 8; ++i) {
@@ -199,22 +201,37 @@ QUIRE_DEVICE inline void raise_shifts(const float (&scores)[8], const Factors &f
         float factor = before == shift ? 1.0f : exp2_of(before - shift);
         stream.shifts[row] = shift;
         stream.sums[row] *= factor;
+        if constexpr (Shape::kHasCodes) {
+            // The values' unit falls first, as far as it has grown.
+            auto spare = static_cast<float>(stream.exponents[row] - kLeastExponent);
+            float steps = before == shift ? 0.0f : fminf(shift - before, spare);
+            stream.exponents[row] -= static_cast<uint32_t>(steps);
+            factor = before == shift ? 1.0f : exp2_of(before - shift + steps);
+        }
         multiply_row(row, factor, stream);
     }
 }
 
-// Turns scores into weights.
-template <typename Shape>
+// Turns scores into weights. Scores were rounded when the shift was found; from 2^22 on the exact
+// one may be larger by so much that a weight leaves f16. So the careful way rounds those here too,
+// and the quick way reports them.
+template <typename Shape, Way way>
 QUIRE_DEVICE inline void weigh(float (&scores)[8], const Factors &factors, Stream<Shape> &stream) {
     QUIRE_UNROLL
     for (uint32_t row = 0; row < 2; ++row) {
         // If all scores are -inf, the weights are 0; -inf - -inf would be NaN.
-        float shift = stream.shifts[row];
-        shift = (shift == minus_infinity() ? 0.0f : shift) - log2_of_weight<Shape>();
+        float shift = stream.shifts[row] == minus_infinity() ? 0.0f : stream.shifts[row];
+        bool is_large = fabsf(shift) >= 0x1p22f;
+        if (way == Way::quick && is_large) stream.needs_care = 1;
+        float unit = factors.of_scores[row];
         QUIRE_UNROLL
         for (uint32_t i = 0; i < 4; ++i) {
             float &score = scores[2 * row + i % 2 + i / 2 * 4];
-            score = exp2_of(multiply_add(score, factors.of_scores[row], -shift));
+            float power = multiply_add(score, unit, log2_of_weight<Shape>() - shift);
+            if (way == Way::careful && is_large) {
+                power = score * unit - shift + log2_of_weight<Shape>();
+            }
+            score = exp2_of(power);
             stream.sums[row] += score;
         }
     }
@@ -313,7 +330,7 @@ QUIRE_DEVICE inline void multiply_values(RingOf<Shape> &ring, uint32_t columns,
         QUIRE_UNROLL
         for (uint32_t which = 0; which < Shape::kSixteensOfLoad; ++which) {
             uint32_t values[4];
-            values_of<Shape, Way::quick>(words, which, values, stream.nans);
+            values_of<Shape, Way::quick>(words, which, values, stream.needs_care);
             multiply_matrices<Shape::kIsBf16>(weights.high, values, stream.values[n + which]);
             multiply_matrices<Shape::kIsBf16>(weights.low, values, stream.values[n + which]);
         }
@@ -356,7 +373,7 @@ QUIRE_DEVICE inline void multiply_seen(RingOf<Shape> &ring, uint32_t columns,
         QUIRE_UNROLL
         for (uint32_t which = 0; which < Shape::kSixteensOfLoad; ++which) {
             uint32_t values[4];
-            values_of<Shape, Way::careful>(words, which, values, stream.nans);
+            values_of<Shape, Way::careful>(words, which, values, stream.needs_care);
             multiply_sixteen_seen<Shape>(weights, seers, values, stream.values[n + which]);
         }
     }
@@ -484,7 +501,7 @@ QUIRE_DEVICE inline void stream_pages(const AttendCall &call, const Unit &unit,
         reading = next_stage<Shape>(reading);
         if (!is_full) hide_unseen(course.of_rows, place, scores);
         raise_shifts(scores, factors, stream);
-        weigh(scores, factors, stream);
+        weigh<Shape, way>(scores, factors, stream);
         wait_stage();
         copy_side<Shape, way>(call, unit, course, ring, ahead, 1, writing);
         if (Shape::kHasCodes && has(call, kOwnVScale)) {
@@ -519,8 +536,8 @@ QUIRE_DEVICE inline void scale_values(const AttendCall &call, const Unit &unit,
 }
 
 template <typename Shape>
-QUIRE_DEVICE inline bool has_nan(const Stream<Shape> &stream) {
-    bool found = stream.nans != 0;
+QUIRE_DEVICE inline bool needs_care(const Stream<Shape> &stream) {
+    bool found = stream.needs_care != 0;
     QUIRE_UNROLL
     for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
         QUIRE_UNROLL
@@ -544,7 +561,7 @@ QUIRE_DEVICE inline void attend_pages(const AttendCall &call, const Unit &unit,
     if (is_quick) {
         stream_pages<Shape, Way::quick>(call, unit, course, ring, stream);
         if constexpr (Shape::kHasCodes) scale_values<Shape, Way::quick>(call, unit, stream);
-        if (!has_nan(stream)) return;
+        if (!needs_care(stream)) return;
     }
     if constexpr (Shape::kHasCodes) {
         if (call.q_format == kBf16) load_queries_for_codes(call, unit, true, stream.queries);
