@@ -120,8 +120,8 @@ void put_nan(AttentionCase &attention, bool is_v, bool is_scale, int32_t place) 
     }
 }
 
-// Makes each query 2 in its first element, and 0 in others; K 100 there from place `first` on, and 0
-// before; V 77 there, and before 1 with this scale. Other scales are 1.
+// Makes each query 2 in its first element, and 0 in others; K 100 there from place `first` on, and
+// 0 before; V 77 from there on, and before 1 with this scale. Other scales are 1.
 void put_tall_keys(AttentionCase &attention, int32_t first, float scale_before) {
     const OracleInput &input = attention.input();
     const quire_be_pool &pool = input.pool;
