@@ -34,7 +34,7 @@ const Instance *find_instance(uint32_t format, uint32_t dim) {
     return nullptr;
 }
 
-// What a list for the call is known by; rows_id 0 if no other call may use it.
+// Names a list for the call; empty if no other call may use it. The caller sets plan and rows_id.
 ListedRows rows_of(Enqueue &enqueue, Queue &queue, const AttendCall &call) {
     ListedRows rows;
     rows.scratch = queue.scratch;

@@ -30,7 +30,7 @@ uint64_t most_token_chunks(const AttendCall &call) {
 // Grows with each of the call's sizes, and with the two others.
 WorkShape shape_of(const AttendCall &call, uint64_t items, uint64_t pairs) {
     uint64_t state_bytes = (uint64_t{call.v_dim} + 2) * sizeof(float) * call.kv_heads;
-    bool has_states = call.chunk_count > 1;  // a chunk that is alone in its unit has none
+    bool has_states = call.chunk_count > 1;  // a chunk alone in its unit needs no state
     uint64_t needed = has_states ? pairs * call.heads_per_kv : 1;
     uint64_t of_round = std::min(std::max<uint64_t>(kRoundBytes / state_bytes, 1), needed);
     uint64_t of_unit = has_states ? uint64_t{kFragmentQueries} * call.chunk_count : 0;

@@ -32,13 +32,13 @@ QUIRE_DEVICE inline uint32_t load_pair(uint64_t from, bool is_aligned) {
     return load<uint16_t>(from) | uint32_t{load<uint16_t>(from + 2)} << 16;
 }
 
-// The calibrated scale of a head's K or V; 1 if it has none.
+// The calibrated scale of a head's K or V; 1 without one.
 QUIRE_DEVICE inline float static_scale_of(const AttendCall &call, const Unit &unit, bool is_v) {
     if (!has(call, is_v ? kStaticVScale : kStaticKScale)) return 1.0f;
     return load_float(call.scales, (is_v ? call.kv_heads : 0) + unit.kv_head);
 }
 
-// What a product of a query and a key is multiplied by, apart from powers of two and own scales.
+// The factor of a product of a query and a key, apart from powers of two and own scales.
 template <typename Shape>
 QUIRE_DEVICE inline float scale_of_products(const AttendCall &call, const Unit &unit) {
     if constexpr (Shape::kHasCodes) return call.scale * static_scale_of(call, unit, false);
@@ -130,7 +130,7 @@ QUIRE_DEVICE inline float size_of_row(const Queries<Shape> &queries, uint32_t ro
     return float_of((queries.exponents[row] - 14) << 23);
 }
 
-// What the products of each row's query are multiplied by, apart from own scales of keys; those are
+// The factor of the products of a row's query, apart from own scales of keys; those are
 // multiplied by the row's size first, for either may be all that keeps a score within f32.
 template <typename Shape, Way way>
 QUIRE_DEVICE inline float scale_of_row(const AttendCall &call, const Queries<Shape> &queries,

@@ -27,7 +27,7 @@ namespace quire::gpu {
 // that no block looks them up.
 constexpr uint32_t kTokensShift = 24;  // chunks are below 2^22
 
-// What quire_rows finds of a row: items, and states of each KV head.
+// The work of a row, as quire_rows sums it: items, and states of each KV head.
 struct RowWork {
     uint32_t items;
     uint64_t states;

@@ -305,7 +305,7 @@ typedef struct quire_be_move {
     int64_t dst;
 } quire_be_move;
 
-/* What else a plugin understands. */
+/* Optional fields that a plugin reads. */
 enum {
     QUIRE_BE_FEATURE_ROWS_ID = 1 << 0 /* rows_id of quire_be_attention; it is 0 for others */
 };
@@ -408,7 +408,7 @@ typedef struct quire_backend_api {
     quire_status (*mem_import)(quire_be_device *device, void *host_pointer, uint64_t size_bytes,
                                uint64_t *address, quire_error *error);
 
-    uint64_t features; /* QUIRE_BE_FEATURE_*; a table that ends before it has none */
+    uint64_t features; /* QUIRE_BE_FEATURE_*; 0 for a table that ends before it */
 } quire_backend_api;
 
 QUIRE_EXPORT quire_status quire_backend_query_v0(const quire_host_info *host,
