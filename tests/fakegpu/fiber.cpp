@@ -97,13 +97,21 @@ fakegpu_begin:
 
 namespace fakegpu {
 
-Stacks::~Stacks() {
-    if (memory_ != nullptr) munmap(memory_, count_ * kSpan);
+Stacks::~Stacks() { unmap(); }
+
+void Stacks::unmap() {
+    if (memory_ == nullptr) return;
+#if defined(__SANITIZE_ADDRESS__)
+    // Fibers may have been abandoned here with their frames marked; what is mapped next is not.
+    __asan_unpoison_memory_region(memory_, count_ * kSpan);
+#endif
+    munmap(memory_, count_ * kSpan);
+    memory_ = nullptr;
 }
 
 void Stacks::reserve(uint32_t count) {
     if (count <= count_) return;
-    if (memory_ != nullptr) munmap(memory_, count_ * kSpan);
+    unmap();
     count_ = count;
     void *made =
         mmap(nullptr, count * kSpan, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -32,6 +32,8 @@ class Stacks {
     static constexpr size_t kGuardBytes = 4096;
     static constexpr size_t kSpan = kStackBytes + kGuardBytes;
 
+    void unmap();
+
     unsigned char *memory_ = nullptr;
     uint32_t count_ = 0;
 };
