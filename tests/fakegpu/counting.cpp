@@ -3,8 +3,9 @@
 // counting: the counters of all launches of this driver, while a test or an environment variable
 // asks for them.
 //
-// Environment
-//   FAKEGPU_COUNTS   a file to which everything that was launched is written when the process exits
+// Environment, files that are written when the process exits
+//   FAKEGPU_COUNTS     what everything that was launched asked for (counters.hpp)
+//   FAKEGPU_LAUNCHES   how often each kernel was launched, {name: count}
 //
 // Threads: any. The counters are never freed, because launches may outlive a test.
 
@@ -25,18 +26,28 @@ Counters &all_counters() {
 
 std::atomic<bool> is_counting{false};
 
-// The process cannot fail any more, so a file that cannot be written is named on stderr.
-void write_counts() {
-    const char *path = std::getenv("FAKEGPU_COUNTS");
+// The process cannot fail any more, so a variable whose file cannot be written is named on stderr.
+void write_file(const char *variable, const std::string &text) {
+    const char *path = std::getenv(variable);
     std::FILE *file = path == nullptr ? nullptr : std::fopen(path, "w");
-    std::string text = all_counters().json();
     bool is_written =
         file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
     if (file != nullptr) is_written = std::fclose(file) == 0 && is_written;
-    if (!is_written) std::fprintf(stderr, "FAKEGPU_COUNTS: no counts were written\n");
+    if (!is_written) std::fprintf(stderr, "%s: no counts were written\n", variable);
+}
+
+void write_counts() { write_file("FAKEGPU_COUNTS", all_counters().json()); }
+
+void write_launches() {
+    std::string text;
+    for (const auto &[kernel, count] : launch_counts()) {
+        text += (text.empty() ? "{\"" : ",\n\"") + kernel + "\": " + std::to_string(count);
+    }
+    write_file("FAKEGPU_LAUNCHES", (text.empty() ? "{" : text) + "}\n");
 }
 
 [[maybe_unused]] const bool is_asked_by_environment = [] {
+    if (std::getenv("FAKEGPU_LAUNCHES") != nullptr) std::atexit(write_launches);
     if (std::getenv("FAKEGPU_COUNTS") == nullptr) return false;
     is_counting.store(true);
     return std::atexit(write_counts) == 0;

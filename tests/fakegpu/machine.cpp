@@ -494,6 +494,11 @@ bool note_launch(const Kernel *kernel, size_t asked_bytes) {
 
 }  // namespace
 
+std::map<std::string, uint64_t> launch_counts() {
+    std::lock_guard lock(machine().mutex);
+    return machine().launches;
+}
+
 int stream_launch(Stream *stream, const Kernel *kernel, uint32_t groups_x, uint32_t groups_y,
                   uint32_t threads, size_t asked_bytes, void **arguments) {
     if (kernel == nullptr || groups_x == 0 || groups_y == 0 || groups_y > 65535 ||

@@ -28,6 +28,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 
 #include "counters.hpp"
 
@@ -77,6 +79,8 @@ inline int freed(int of_call, int of_free) { return of_call != 0 ? of_call : of_
 
 // Where launches count what they do; NULL: no test asked.
 Counters *counting();
+// How often each kernel was launched, by its name.
+std::map<std::string, uint64_t> launch_counts();
 
 int device_count();
 uint32_t device_warp_width();
