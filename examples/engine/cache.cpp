@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 namespace engine {
@@ -143,7 +144,7 @@ std::vector<Shard> Cache::open_devices(const std::string &backend, uint32_t devi
     device_desc.backend = backend.c_str();
     device_desc.index = device_index;
     device_desc.flags = options_.device_flags;
-    const size_t head_numbers = size_t{options_.max_query_tokens} * options_.head_dim;
+    const uint32_t q_dtype = q_dtype_of(options_.q_dtype);
     std::vector<Shard> shards;
     for (const HeadRange &heads : ranges) {
         Shard &shard = shards.emplace_back();
@@ -158,10 +159,10 @@ std::vector<Shard> Cache::open_devices(const std::string &backend, uint32_t devi
         quire_queue *queue = nullptr;
         call(api_.queue_create, device, nullptr, &queue);
         shard.queue = {queue, {api_.queue_destroy}};
-        shard.q = create_activation(device, head_numbers * heads.q_count);
-        shard.k = create_activation(device, head_numbers * heads.kv_count);
-        shard.v = create_activation(device, head_numbers * heads.kv_count);
-        shard.attended = create_activation(device, head_numbers * heads.q_count);
+        shard.q = create_activation(device, q_dtype, heads.q_count);
+        shard.k = create_activation(device, QUIRE_DTYPE_F32, heads.kv_count);
+        shard.v = create_activation(device, QUIRE_DTYPE_F32, heads.kv_count);
+        shard.attended = create_activation(device, q_dtype, heads.q_count);
     }
     return shards;
 }
@@ -180,8 +181,8 @@ void Cache::create_cache() {
     group.kind = QUIRE_GROUP_FULL;
     group.layer_count = options.layer_count;
     group.kv_heads = options.kv_heads;
-    group.k_head_dim = options.head_dim;
-    group.v_head_dim = options.head_dim;
+    group.k_head_dim = stored_head_dim();
+    group.v_head_dim = stored_head_dim();
     for (const KvType &type : kKvTypes) {
         if (options.kv_dtype != type.name) continue;
         group.k_dtype = group.v_dtype = type.dtype;
@@ -216,7 +217,8 @@ void Cache::create_batch() {
     const CacheOptions &options = options_;
     auto attention = described<quire_attention_desc>();
     attention.q_heads = shards_.front().heads.q_count;
-    attention.q_dtype = QUIRE_DTYPE_F32;
+    attention.q_dtype = q_dtype_of(options.q_dtype);
+    attention.scale = 1.0F / std::sqrt(static_cast<float>(options.head_dim));  // the model's own
     attention.flags = options.max_mask_words != 0 ? uint32_t{QUIRE_ATTENTION_MASK} : 0U;
 
     auto desc = described<quire_batch_desc>();
@@ -235,18 +237,23 @@ void Cache::create_batch() {
     batch_ = {batch, {api_.batch_destroy}};
 }
 
-Activation Cache::create_activation(quire_device *device, size_t count) const {
+// For a layer of all tokens that a step may have.
+Activation Cache::create_activation(quire_device *device, uint32_t dtype, uint32_t heads) const {
+    const HeadForm form{dtype, options_.head_dim, stored_head_dim()};
+    const size_t head_count = size_t{options_.max_query_tokens} * heads;
     auto desc = described<quire_memory_desc>();
     desc.kind = QUIRE_MEMORY_HOST;
-    desc.size_bytes = count * sizeof(float);
+    desc.size_bytes = head_count * form.bytes();
     quire_memory *memory = nullptr;
     call(api_.memory_create, device, &desc, &memory);
-    Activation activation{{memory, {api_.memory_destroy}}, 0, {}};
+    Owned<quire_memory> owned{memory, {api_.memory_destroy}};
     auto info = described<quire_memory_info>();
     call(api_.memory_get_info, memory, &info);
-    activation.address = info.address;
-    activation.numbers = {static_cast<float *>(info.host_pointer), count};
-    return activation;
+    return {std::move(owned), info.address, info.host_pointer, form, head_count};
+}
+
+uint32_t Cache::stored_head_dim() const {
+    return options_.padded_head_dim != 0 ? options_.padded_head_dim : options_.head_dim;
 }
 
 quire_seq Cache::create_sequence() {
@@ -341,7 +348,7 @@ void Cache::leave(std::vector<Shard> shards) {
     for (Shard &shard : shards) {
         shard.queue.reset();
         for (Activation *activation : {&shard.q, &shard.k, &shard.v, &shard.attended}) {
-            activation->memory.reset();
+            activation->release();
         }
         if (api_.device_close(shard.device.get(), nullptr) >= 0) {
             shard.device.release();
@@ -351,22 +358,26 @@ void Cache::leave(std::vector<Shard> shards) {
     }
 }
 
-void Cache::attend(uint32_t layer) {
+void Cache::attend(uint32_t layer, size_t token_count) {
     for (const Shard &shard : shards_) {
+        shard.q.pack(token_count * shard.heads.q_count);
+        shard.k.pack(token_count * shard.heads.kv_count);
+        shard.v.pack(token_count * shard.heads.kv_count);
         auto kv = described<quire_kv_args>();
-        kv.k = shard.k.address;
-        kv.v = shard.v.address;
+        kv.k = shard.k.address();
+        kv.v = shard.v.address();
         kv.layer = layer;
         call(api_.kv_write, batch_.get(), &kv, shard.queue.get());
 
         auto attend = described<quire_attend_args>();
-        attend.q = shard.q.address;
-        attend.out = shard.attended.address;
+        attend.q = shard.q.address();
+        attend.out = shard.attended.address();
         attend.layer = layer;
         call(api_.attend, batch_.get(), &attend, shard.queue.get());
     }
     for (const Shard &shard : shards_) {
         call(api_.queue_sync, shard.queue.get());
+        shard.attended.unpack(token_count * shard.heads.q_count);
     }
 }
 

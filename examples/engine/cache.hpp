@@ -11,6 +11,7 @@
 
 #pragma once
 
+#include "activation.hpp"
 #include "quire/api.h"
 #include "quire/migrate.h"
 #include "ranks.hpp"
@@ -31,8 +32,9 @@ struct CacheOptions {
     uint32_t layer_count = 0;
     uint32_t q_heads = 0;
     uint32_t kv_heads = 0;
-    uint32_t head_dim = 0;
-    uint32_t pool_blocks = 0;  // including the null block
+    uint32_t head_dim = 0;         // of the model
+    uint32_t padded_head_dim = 0;  // in the cache, zeros after the model's elements; 0: head_dim
+    uint32_t pool_blocks = 0;      // including the null block
     uint32_t block_tokens = 0;
     uint32_t max_rows = 0;
     uint32_t max_query_tokens = 0;
@@ -40,6 +42,7 @@ struct CacheOptions {
     uint32_t max_sequence_tokens = 0;
     uint64_t host_bytes = 0;                // of all shards
     std::string kv_dtype = "f32";           // one of kv_dtype_names()
+    std::string q_dtype = "f32";            // of queries and results; one of q_dtype_names()
     std::string kv_scale = "token";         // for codes: "tensor", "head" or "token"
     std::vector<uint8_t> calibration = {};  // for "tensor" and "head"
     std::vector<HeadRange> shards;          // of this process, each with its own device object
@@ -66,21 +69,6 @@ struct Moved {
 std::vector<std::string> kv_dtype_names();
 // True if K and V are stored as codes, which need scales.
 bool holds_codes(const std::string &kv_dtype);
-
-template <typename T>
-struct Destroy {
-    quire_status (*function)(T *, quire_error *) = nullptr;
-    void operator()(T *object) const { function(object, nullptr); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, Destroy<T>>;
-
-// Host memory that the device can reach too, so that the same loop serves every backend.
-struct Activation {
-    Owned<quire_memory> memory;
-    uint64_t address = 0;
-    std::span<float> numbers;
-};
 
 // One device's part: activations of one layer for the tokens of a step, in the order of its rows:
 // q and attended [max_query_tokens][q_count][head_dim], k and v [..][kv_count][head_dim].
@@ -124,9 +112,9 @@ class Cache {
 
     std::span<const Shard> shards() const { return shards_; }
 
-    // For the committed step: on every shard, k and v are written into the blocks, then q attends
-    // over its sequences. Waits until `attended` is written.
-    void attend(uint32_t layer);
+    // For the committed step of so many tokens: on every shard, k and v are written into the
+    // blocks, then q attends over its sequences. Waits until `attended` is written.
+    void attend(uint32_t layer, size_t token_count);
 
     // Test aid: makes the first row's first entry name another block, without Quire's knowledge.
     void plant_wrong_block();
@@ -139,7 +127,8 @@ class Cache {
     void create_cache();
     void create_batch();
     void leave(std::vector<Shard> shards);
-    Activation create_activation(quire_device *device, size_t count) const;
+    Activation create_activation(quire_device *device, uint32_t dtype, uint32_t heads) const;
+    uint32_t stored_head_dim() const;
     std::vector<quire_queue *> queues() const;
 
     const quire_api &api_;

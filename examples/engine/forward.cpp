@@ -99,9 +99,9 @@ void Forward::project(const Shard &shard, const LayerWeights &layer) {
         return numbers;
     };
     const HeadRange &held = shard.heads;
-    const auto q = heads(shard.q.numbers, layer.wq, held.q_begin, held.q_count);
-    const auto k = heads(shard.k.numbers, layer.wk, held.kv_begin, held.kv_count);
-    heads(shard.v.numbers, layer.wv, held.kv_begin, held.kv_count);
+    const auto q = heads(shard.q.numbers(), layer.wq, held.q_begin, held.q_count);
+    const auto k = heads(shard.k.numbers(), layer.wk, held.kv_begin, held.kv_count);
+    heads(shard.v.numbers(), layer.wv, held.kv_begin, held.kv_count);
     const size_t q_row = held.q_count * head_dim, k_row = held.kv_count * head_dim;
     for (size_t i = 0; i < count; ++i) {
         rope_.rotate(q.subspan(i * q_row, q_row), positions_[i]);
@@ -114,11 +114,11 @@ void Forward::attend(size_t index) {
     for (const Shard &shard : cache_.shards()) {
         project(shard, model_.layer(index));
     }
-    cache_.attend(static_cast<uint32_t>(index));
+    cache_.attend(static_cast<uint32_t>(index), positions_.size());
     for (const Shard &shard : cache_.shards()) {
         const size_t row = shard.heads.q_count * head_dim;
         for (size_t i = 0; i < positions_.size(); ++i) {
-            std::ranges::copy(shard.attended.numbers.subspan(i * row, row),
+            std::ranges::copy(shard.attended.numbers().subspan(i * row, row),
                               &attended_[i * dim + shard.heads.q_begin * head_dim]);
         }
     }

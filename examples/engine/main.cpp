@@ -123,6 +123,11 @@ void write_file(const std::string &path, const std::vector<uint8_t> &bytes) {
 
 CacheOptions cache_options(const Options &options, const ModelConfig &config,
                            std::span<const Request> requests) {
+    if (options.pad_heads != 0 && options.pad_heads < config.head_dim()) {
+        throw Failure("--pad-heads " + std::to_string(options.pad_heads) +
+                      ": the model's heads have " + std::to_string(config.head_dim()) +
+                      " elements. Give at least as many.");
+    }
     uint32_t most_samples = 1;
     for (const Request &request : requests) {
         most_samples = std::max(most_samples, request.sample_count);
@@ -133,6 +138,7 @@ CacheOptions cache_options(const Options &options, const ModelConfig &config,
             .q_heads = static_cast<uint32_t>(config.head_count),
             .kv_heads = static_cast<uint32_t>(config.kv_head_count),
             .head_dim = static_cast<uint32_t>(config.head_dim()),
+            .padded_head_dim = options.pad_heads,
             .pool_blocks = options.pool_blocks,
             .block_tokens = options.block_tokens,
             .max_rows = options.max_batch,
@@ -142,6 +148,7 @@ CacheOptions cache_options(const Options &options, const ModelConfig &config,
             .max_sequence_tokens = static_cast<uint32_t>(config.seq_len),
             .host_bytes = options.host_bytes,
             .kv_dtype = options.kv_dtype,
+            .q_dtype = options.q_dtype,
             .kv_scale = options.kv_scale,
             .calibration = options.calibration.empty() ? std::vector<uint8_t>{}
                                                        : read_file(options.calibration),

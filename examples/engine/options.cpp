@@ -146,6 +146,14 @@ void add_pool_options(CLI::App &app, Options &options, Given &given) {
     app.add_option("--kv-dtype", options.kv_dtype,
                    "type of K and V in the pool; default f32, the type that texts are compared in")
         ->check(CLI::IsMember(kv_dtype_names()));
+    app.add_option("--q-dtype", options.q_dtype,
+                   "type of queries and of attention's results, f32, f16 or bf16; default f32. The "
+                   "model computes in f32 all the same")
+        ->check(CLI::IsMember(q_dtype_names()));
+    app.add_option("--pad-heads", options.pad_heads,
+                   "elements of a head in the pool, zeros after the model's own, for backends that "
+                   "are faster with longer heads; default: the model's")
+        ->check(CLI::Range(1U, 4096U));
     app.add_option(
            "--kv-scale", options.kv_scale,
            "fp8, int8 and int4 have one scale per layer's K or V (tensor), per head of it (head), "
@@ -238,6 +246,9 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
         if (options.check && options.kv_dtype != "f32") {
             throw CLI::ValidationError("--check", "the dense run keeps f32: give --kv-dtype f32");
         }
+        if (options.check && options.q_dtype != "f32") {
+            throw CLI::ValidationError("--check", "the dense run keeps f32: give --q-dtype f32");
+        }
         check_calibration(app, options);
         read_migrations(given, options);
     } catch (const CLI::CallForHelp &help) {
@@ -252,8 +263,8 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
     if (app.count("--prompt") > 0) {
         options.prompt = given.prompt;
     } else {
-        // The dense run keeps f32: rounded K and V may give other texts although nothing is wrong.
-        options.check = !given.no_check && options.kv_dtype == "f32";
+        // The dense run keeps f32: rounded numbers may give other texts although nothing is wrong.
+        options.check = !given.no_check && options.kv_dtype == "f32" && options.q_dtype == "f32";
     }
     return options;
 }

@@ -33,6 +33,8 @@ struct Options {
     uint32_t block_tokens = 16;
     uint64_t host_bytes = uint64_t{64} << 20;
     std::string kv_dtype = "f32";
+    std::string q_dtype = "f32";
+    uint32_t pad_heads = 0;          // elements of a head in the cache; 0: the model's
     std::string kv_scale = "token";  // for codes: "tensor", "head" or "token"
     std::string calibrate;           // the file to save magnitudes to; empty: none
     std::string calibration;         // the file that scales are made from; empty: none
