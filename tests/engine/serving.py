@@ -28,8 +28,9 @@ class Engine:
         self.program = program
         self.folder = pathlib.Path(os.environ.get("QUIRE_WEIGHTS") or folder)
 
-    def run(self, *options):
-        return subprocess.run([self.program, *options], capture_output=True, timeout=300)
+    def run(self, *options, **variables):
+        return subprocess.run([self.program, *options], capture_output=True, timeout=300,
+                              env={**os.environ, **variables})
 
     def trained(self):
         weights = self.folder / "stories260K.bin"
@@ -41,9 +42,9 @@ class Engine:
     def golden(self):
         return (self.folder / "stories260K_greedy_256.txt").read_bytes()
 
-    def story(self, *options):
+    def story(self, *options, **variables):
         return self.run(*self.trained(), "--prompt", "", "--steps", "256", "--temperature", "0",
-                        *options)
+                        *options, **variables)
 
     def workload(self, *options):
         """The table of the built-in workload, which must have succeeded."""
@@ -73,6 +74,34 @@ def golden_story_with_f16(engine):
         expect(result.returncode == 0, result.stderr.decode())
         copies = 8 if "--samples" in options else 1
         expect(result.stdout == copies * engine.golden(), f"{options} tell another story in f16")
+
+
+def golden_story_with_f16_queries(engine):
+    """Rounded queries, and heads with zeros after their own 8 elements, tell the same story."""
+    rounded = ["--q-dtype", "f16"]
+    for options in (["--pad-heads", "64"], rounded, [*rounded, "--pad-heads", "64"],
+                    [*rounded, "--kv-dtype", "f16", "--pad-heads", "9", *IN_ONE_PROCESS],
+                    [*rounded, "--pad-heads", "128", *IN_PROCESSES],
+                    [*rounded, "--pad-heads", "64", "--migrate-to", "cpu@40/2"],
+                    [*rounded, "--pad-heads", "64", "--samples", "8", *TIGHT_POOL, "--preempt",
+                     "swap"],
+                    ["--pad-heads", "16", "--samples", "8", *TIGHT_POOL, "--check"]):
+        result = engine.story(*options)
+        expect(result.returncode == 0, result.stderr.decode())
+        copies = 8 if "--samples" in options else 1
+        expect(result.stdout == copies * engine.golden(), f"{options} tell another story")
+
+
+def bf16_queries_tell_one_story(engine):
+    rounded = ["--q-dtype", "bf16", "--kv-dtype", "bf16"]
+    alone = engine.story(*rounded)
+    expect(alone.returncode == 0, alone.stderr.decode())
+    expect(alone.stdout.split()[:8] == engine.golden().split()[:8],
+           f"bf16 begins otherwise: {alone.stdout[:80]}")
+    for options in (["--pad-heads", "64"], IN_ONE_PROCESS, IN_PROCESSES):
+        result = engine.story(*rounded, *options)
+        expect(result.returncode == 0, result.stderr.decode())
+        expect(result.stdout == alone.stdout, f"{options} tell another story")
 
 
 def samples_under_pressure(engine, how, *options):
@@ -297,6 +326,11 @@ def mistakes_are_explained(engine):
     refused(engine, 2, "--host-bytes", "--preempt", "swap", "--host-bytes", "0")
     refused(engine, 2, "--kv-dtype", "--kv-dtype", "int9")
     refused(engine, 2, "--check", "--kv-dtype", "int8", "--check")
+    refused(engine, 2, "--q-dtype", "--q-dtype", "int8")
+    refused(engine, 2, "--q-dtype f32", "--q-dtype", "f16", "--check")
+    refused(engine, 2, "--pad-heads", "--pad-heads", "0")
+    refused(engine, 1, "the model's heads have 32 elements", "--pad-heads", "31")
+    refused(engine, 1, "the model's heads have 32 elements", "--pad-heads", "31", *IN_PROCESSES)
     refused(engine, 2, "has no scales", "--kv-scale", "head")
     refused(engine, 2, "--calibrate FILE", "--kv-dtype", "int8", "--kv-scale", "head")
     refused(engine, 2, "--calibration", "--kv-dtype", "int8", "--calibration", "a.cal")
@@ -467,6 +501,38 @@ def golden_story_on_hip(engine):
     golden_story_on(engine, "hip")
 
 
+def golden_story_by(engine, kernels, device, head_dim, **variables):
+    """With 16-bit queries; these kernels, and no others, compute attention in each of 5 layers."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "launches.json"
+        result = engine.story("--device", device, "--kv-dtype", "f16", "--q-dtype", "f16",
+                              "--pad-heads", head_dim, **variables, FAKEGPU_LAUNCHES=str(file))
+        expect(result.returncode == 0, result.stderr.decode())
+        expect(result.stdout == engine.golden(), f"{device} tells a different story")
+        launches = json.loads(file.read_text())
+    served = {kernel: count for kernel, count in launches.items()
+              if kernel.startswith(("quire_attend", "quire_decode", "quire_reduce"))}
+    expect(served == dict.fromkeys(kernels, 5 * 256), f"not {kernels} alone: {launches}")
+
+
+def golden_story_by_decode_kernels_on_cuda(engine):
+    golden_story_by(engine, ["quire_decode_f16_64"], "cuda", "64")
+
+
+def golden_story_by_decode_kernels_for_long_heads_on_cuda(engine):
+    golden_story_by(engine, ["quire_decode_f16_128"], "cuda", "128")
+
+
+def golden_story_by_plain_kernels_on_cuda(engine):
+    golden_story_by(engine, ["quire_attend_fragments", "quire_reduce"], "cuda", "64",
+                    QUIRE_GPU_ATTENTION="plain")
+
+
+def golden_story_by_plain_kernels_on_hip(engine):
+    """HIP has no decode kernels; once it has some, they must be named here."""
+    golden_story_by(engine, ["quire_attend_fragments", "quire_reduce"], "hip", "64")
+
+
 def samples_swapped_on(engine, device):
     result = engine.story("--samples", "2", *TIGHT_POOL, "--preempt", "swap", "--check", "--json",
                           "--device", device)
@@ -495,7 +561,8 @@ def golden_story_between_all_vendors(engine):
     moved(json.loads(result.stderr), len(stations))
 
 
-CASES = [golden_story, golden_story_with_f16, samples_swap, samples_recompute, prompt_in_chunks,
+CASES = [golden_story, golden_story_with_f16, golden_story_with_f16_queries,
+         bf16_queries_tell_one_story, samples_swap, samples_recompute, prompt_in_chunks,
          golden_story_over_devices_in_one_process, golden_story_over_devices_in_processes,
          one_kv_head_on_both_devices, a_log_that_goes_wrong_stops_the_run, ranks_end_with_the_first,
          sampled_texts_differ_and_equal_the_dense_run, workload, faults_change_the_story,
@@ -509,8 +576,10 @@ EXTENDED_CASES = [workload_whatever_the_options]  # minutes
 VULKAN_CASES = [golden_story_on_vulkan, samples_on_vulkan, golden_story_between_cpu_and_vulkan,
                 samples_between_cpu_and_vulkan]
 VULKAN_EXTENDED_CASES = [workload_on_vulkan]
-CUDA_CASES = [golden_story_on_cuda, samples_swapped_on_cuda]
-HIP_CASES = [golden_story_on_hip, samples_swapped_on_hip]
+CUDA_CASES = [golden_story_on_cuda, golden_story_by_decode_kernels_on_cuda,
+              golden_story_by_decode_kernels_for_long_heads_on_cuda,
+              golden_story_by_plain_kernels_on_cuda, samples_swapped_on_cuda]
+HIP_CASES = [golden_story_on_hip, golden_story_by_plain_kernels_on_hip, samples_swapped_on_hip]
 GPU_CASES = [golden_story_between_all_vendors]
 LISTS = {"--list": CASES, "--list-long": LONG_CASES, "--list-extended": EXTENDED_CASES,
          "--list-vulkan": VULKAN_CASES, "--list-vulkan-extended": VULKAN_EXTENDED_CASES,
