@@ -210,6 +210,24 @@ TEST_F(MergeTest, parts_that_saw_no_key_give_zeros_and_minus_infinity) {
     }
 }
 
+// As a part has whose sink logit is infinite.
+TEST_F(MergeTest, part_whose_lse_is_infinite_has_all_weight) {
+    Rig rig;
+    MergeSpec spec{.parts = 3, .tokens = 1, .heads = 2, .dim = 64};
+    Parts parts;
+    parts.lses = {1.0f, 2.0f, kInfinity, 3.0f, -kInfinity, 4.0f};  // row 0: the second part
+    parts.values.resize(parts.lses.size() * spec.dim * sizeof(float));
+    for (size_t i = 0; i < parts.lses.size() * spec.dim; ++i) {
+        store(i < 4 * spec.dim ? 7.0 + static_cast<double>(i) : 1.0, spec.dtype,
+              &parts.values[i * sizeof(float)]);
+    }
+    Merged merged = run(rig, spec, parts);
+    EXPECT_EQ(merged.lse[0], kInfinity);
+    EXPECT_TRUE(std::equal(merged.out.begin(), merged.out.begin() + 64 * sizeof(float),
+                           parts.values.begin() + 2 * 64 * sizeof(float)));
+    EXPECT_NEAR(merged.lse[1], 4.0 + std::log(1.0 + std::exp(-1.0) + std::exp(-2.0)), 1e-5);
+}
+
 TEST_F(MergeTest, one_part_gives_that_part) {
     Rig rig;
     MergeSpec spec{1, 3, 2, 64};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "agreement.hpp"
 #include "number.hpp"
@@ -186,6 +187,37 @@ TEST_F(OptionTest, sink_logit_alone_gives_zeros_and_itself_as_lse) {
     for (size_t i = 0; i < empty.lse.size(); ++i) {
         EXPECT_NEAR(empty.lse[i], sinks[i % sinks.size()], 1e-5) << i;
     }
+}
+
+// Rows with no key in sight, with one chunk, and with several.
+TEST_F(OptionTest, sink_logit_of_infinity_takes_all_weight_of_its_head) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    Rig rig;
+    uint32_t run_count = 0;
+    for (uint32_t type : {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16}) {
+        AttentionSpec spec = plain_spec(rig);
+        spec.shape.q_dtype = spec.shape.k_dtype = spec.shape.v_dtype = type;
+        spec.shape.flags = QUIRE_ATTENTION_SINK_LOGITS;
+        spec.rows = {{0, 0, 2}, {1, 40, 3}, {2, 1200, 2}};
+        if (!is_offered(rig, spec.shape)) continue;
+        ++run_count;
+        AttentionCase attention(spec);
+        AttentionResult finite = attention.run(rig);
+        uint32_t heads = spec.shape.q_heads, planted = heads - 1;
+        attention.planted().sinks[planted] = kInfinity;
+        AttentionResult result = attention.run(rig);
+        size_t bytes = spec.shape.v_head_dim * size_of(type);
+        for (size_t row = planted; row < result.lse.size(); row += heads) {
+            EXPECT_EQ(result.lse[row], kInfinity) << spec.text() << ", query " << row;
+            for (size_t at = row * bytes; at < (row + 1) * bytes; at += size_of(type)) {
+                ASSERT_EQ(load(&result.out[at], type), 0.0) << spec.text() << ", query " << row;
+            }
+            std::copy_n(&finite.out[row * bytes], bytes, &result.out[row * bytes]);
+            result.lse[row] = finite.lse[row];
+        }
+        EXPECT_LE(AttentionCase(spec).compare(result), 1.0) << "another head changed";
+    }
+    if (run_count == 0) GTEST_SKIP() << "no sink logits are offered";
 }
 
 TEST_F(OptionTest, soft_cap_comes_before_the_mask) {

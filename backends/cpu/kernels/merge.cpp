@@ -21,6 +21,9 @@ struct Weights {
     float sum;  // 0 if no part saw a key
 };
 
+// exp(lse - top), also where both are infinite and their difference is NaN.
+float share_of(float lse, float top) { return lse == top ? 1.0f : std::exp(lse - top); }
+
 Weights weigh(const MergeCall &call, uint64_t row, uint64_t row_count) {
     const auto *lses = array_at<const float>(call.args.lses);
     Weights weights = {-kInfinity, 0.0f};
@@ -29,7 +32,7 @@ Weights weigh(const MergeCall &call, uint64_t row, uint64_t row_count) {
     }
     for (uint64_t i = 0; i < call.args.part_count; ++i) {
         float lse = lses[i * row_count + row];
-        if (lse != -kInfinity) weights.sum += std::exp(lse - weights.top);
+        if (lse != -kInfinity) weights.sum += share_of(lse, weights.top);
     }
     return weights;
 }
@@ -47,7 +50,7 @@ void merge_piece(const MergeCall &call, uint64_t row, uint64_t row_count, uint32
         if (lse == -kInfinity) continue;
         uint64_t at = (i * row_count + row) * call.args.head_dim + first;
         element.load(parts + at * element.size_bytes, part, count);
-        float weight = std::exp(lse - weights.top) / weights.sum;
+        float weight = share_of(lse, weights.top) / weights.sum;
         for (uint32_t d = 0; d < count; ++d) sum[d] += weight * part[d];
     }
     auto *out = array_at<std::byte>(call.args.out);

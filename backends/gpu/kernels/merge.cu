@@ -32,7 +32,7 @@ QUIRE_KERNEL(quire_merge, 128, MergeCall, call) {
     float sum = 0.0f;
     for (uint32_t i = 0; i < call.part_count; ++i) {
         float lse = load_float(call.lses, i * call.row_count + row);
-        if (lse != minus_infinity()) sum += exp_of(lse - top);
+        if (lse != minus_infinity()) sum += exp_of_difference(lse, top);
     }
     uint64_t row_bytes = uint64_t{call.head_dim} * bytes_of(call.format, 1);
     for (uint32_t d = thread_index(); d < call.head_dim; d += kMergeThreads) {
@@ -41,7 +41,7 @@ QUIRE_KERNEL(quire_merge, 128, MergeCall, call) {
         for (uint32_t i = 0; i < call.part_count; ++i, part += call.row_count * row_bytes) {
             float lse = load_float(call.lses, i * call.row_count + row);
             if (lse == minus_infinity()) continue;
-            float weight = exp_of(lse - top) / sum;
+            float weight = exp_of_difference(lse, top) / sum;
             merged += weight * load_number(call.format, part, d);
         }
         store_value(call.format, call.out + row * row_bytes, d, bits_of(merged));

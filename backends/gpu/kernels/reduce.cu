@@ -69,8 +69,8 @@ QUIRE_KERNEL(quire_reduce, 64, AttendCall, call) {
         // The chunk saw no key. If all scores are NaN, the top is -inf as well, but the sum is NaN.
         if (top == minus_infinity() && sum == 0.0f) continue;
         float higher = fmaxf(total.top, top);
-        float of_total = total.top == minus_infinity() ? 0.0f : exp_of(total.top - higher);
-        float of_state = exp_of(top - higher);
+        float of_total = exp_of_difference(total.top, higher);
+        float of_state = exp_of_difference(top, higher);
         total = {higher, total.sum * of_total + sum * of_state};
         for (uint32_t i = 0; i < kReduceSlots; ++i) {
             uint32_t d = i * kReduceThreads + thread_index();

@@ -25,6 +25,11 @@ QUIRE_FUNCTION float exp_of(float x) {
     return y * float_of(uint32_t(int32_t(n) + 127) << 23);
 }
 
+// exp(from - to). REQUIRES: from <= to. Both may be the same infinity, and their difference NaN.
+QUIRE_FUNCTION float exp_of_difference(float from, float to) {
+    return from == to ? 1.0f : exp_of(from - to);
+}
+
 // For normal numbers above 0.
 QUIRE_FUNCTION float log_of(float x) {
     uint32_t bits = bits_of(x);

@@ -31,7 +31,7 @@ void main() {
     float sum = 0.0;
     for (uint i = 0; i < call.part_count; ++i) {
         float lse = load_float(call.lses, int64_t(i * call.row_count + row));
-        if (lse != kMinusInfinity) sum += exp_of(lse - top);
+        if (lse != kMinusInfinity) sum += exp_of_difference(lse, top);
     }
     uint size = bytes_of(call.format, 1);
     for (uint d = lane(); d < call.head_dim; d += kLanes) {
@@ -41,7 +41,7 @@ void main() {
             float lse = load_float(call.lses, int64_t(part));
             if (lse == kMinusInfinity) continue;
             float value = load_number(call.format, call.parts + part * call.head_dim * size, d);
-            merged += exp_of(lse - top) / sum * value;
+            merged += exp_of_difference(lse, top) / sum * value;
         }
         store_value(call.format, call.out_to + row * call.head_dim * size, d,
                     floatBitsToUint(merged));

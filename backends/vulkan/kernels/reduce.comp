@@ -46,8 +46,8 @@ void main() {
         // The chunk saw no key. If all scores are NaN, the top is -inf as well, but the sum is NaN.
         if (top == kMinusInfinity && sum == 0.0) continue;
         float higher = max(total.top, top);
-        float of_total = total.top == kMinusInfinity ? 0.0 : exp_of(total.top - higher);
-        float of_state = exp_of(top - higher);
+        float of_total = exp_of_difference(total.top, higher);
+        float of_state = exp_of_difference(top, higher);
         total = Softmax(higher, total.sum * of_total + sum * of_state);
         for (uint i = 0; i < slots_of(dim); ++i) {
             uint d = i * kLanes + lane();
