@@ -193,6 +193,9 @@ class Driver : public testing::TestWithParam<size_t> {
     void fail(const char *name, uint64_t nth, int result) const {
         symbol<void (*)(const char *, uint64_t, int)>("fakegpu_fail")(name, nth, result);
     }
+    // From now on calls of this function wait; NULL: no more.
+    void hold(const char *name) const { symbol<void (*)(const char *)>("fakegpu_hold")(name); }
+    uint64_t held_calls() const { return symbol<uint64_t (*)()>("fakegpu_held")(); }
     bool is_steered() const { return is_steered_; }
     void break_device(int result) const { symbol<void (*)(int)>("fakegpu_break")(result); }
     uint64_t calls(const char *name) const {

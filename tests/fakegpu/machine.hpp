@@ -64,6 +64,8 @@ int begin_call(const char *name);
 
 // The result that a test planted for this call; 0 if it planted none.
 int planted_result(const char *name);
+// Returns once no test holds calls of this function.
+void wait_if_held(const char *name);
 // True if a test wants this function or kernel to do nothing, and to succeed.
 bool is_left_out(const char *name);
 // Takes as long as a test wants before a lane runs its next work.
@@ -71,6 +73,7 @@ void dawdle();
 // A call that does nothing if it is failed.
 template <typename Call>
 int counted(const char *name, Call call) {
+    wait_if_held(name);
     if (int result = begin_call(name)) return result;
     return is_left_out(name) ? int{kSuccess} : int{call()};
 }
@@ -179,6 +182,11 @@ FAKEGPU_EXPORT uint64_t fakegpu_failed(void);
 FAKEGPU_EXPORT void fakegpu_leave_out(const char *name, uint64_t nth, uint64_t count);
 // How many calls and launches did nothing so.
 FAKEGPU_EXPORT uint64_t fakegpu_left_out(void);
+// From now on calls of this function wait, as a launch does while the queue of launches is full;
+// NULL: no more.
+FAKEGPU_EXPORT void fakegpu_hold(const char *name);
+// How many calls wait so.
+FAKEGPU_EXPORT uint64_t fakegpu_held(void);
 // While it is set, calls are neither failed nor left out, and do not count for that.
 FAKEGPU_EXPORT void fakegpu_pause(int paused);
 // From now on lanes wait up to this long before each piece of work, with one in four; 0: never.

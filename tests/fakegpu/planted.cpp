@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// planted: what tests make the machine do wrong: calls that fail or do nothing, and lanes that take
-// their time.
+// planted: what tests make the machine do wrong: calls that fail, do nothing or wait, and lanes
+// that take their time.
 //
 // Threads: any.
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -45,6 +46,9 @@ std::mutex mutex;
 Plant failing, left_out;
 int fail_result = 0;
 bool is_breaking = false;  // the call that fails also breaks the device
+std::condition_variable hold_changed;
+std::string held_name;  // "": none
+uint64_t held_calls = 0;
 std::atomic<uint64_t> most_dawdle_us{0};
 std::atomic<bool> is_paused{false};
 std::atomic<uint64_t> dice{1};  // not one per thread: a copied library has little room for those
@@ -57,6 +61,14 @@ int planted_result(const char *name) {
     if (!failing.hit(name)) return 0;
     if (is_breaking) fakegpu_break(fail_result);
     return fail_result;
+}
+
+void wait_if_held(const char *name) {
+    std::unique_lock lock(mutex);
+    if (held_name.empty() || held_name != name) return;
+    ++held_calls;
+    hold_changed.wait(lock, [&] { return held_name != name; });
+    --held_calls;
 }
 
 bool is_left_out(const char *name) {
@@ -104,6 +116,17 @@ void fakegpu_leave_out(const char *name, uint64_t nth, uint64_t count) {
 uint64_t fakegpu_left_out(void) {
     std::lock_guard lock(mutex);
     return left_out.hits;
+}
+
+void fakegpu_hold(const char *name) {
+    std::lock_guard lock(mutex);
+    held_name = name == nullptr ? "" : name;
+    hold_changed.notify_all();
+}
+
+uint64_t fakegpu_held(void) {
+    std::lock_guard lock(mutex);
+    return held_calls;
 }
 
 void fakegpu_pause(int paused) { is_paused.store(paused != 0); }
