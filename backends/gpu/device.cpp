@@ -33,8 +33,20 @@ quire_status Device::check_open(quire_error *error) const {
 }
 
 void Device::lose() {
-    is_lost = true;
+    {
+        std::lock_guard fences(fence_mutex);
+        is_lost = true;
+    }
     changed.notify_all();
+}
+
+void Device::wait(const Deadline &deadline, std::unique_lock<std::mutex> &lock, uint64_t most_ns) {
+    lock.unlock();
+    {
+        std::unique_lock fences(fence_mutex);
+        deadline.wait(changed, fences, most_ns);
+    }
+    lock.lock();
 }
 
 }  // namespace quire::gpu

@@ -12,7 +12,11 @@
 //       (reserve_scratch()) or for its piece lists (take_pieces())
 //
 // Threads: any. A call that enqueues holds the mutex from its checks to its last driver call; the
-// driver's context is pushed and popped inside that section.
+// driver's context is pushed and popped inside that section. A driver's launch may wait, as long as
+// its queue of launches is full, and then no other call of the device enqueues. Whoever reads a
+// fence or waits for one does not wait for that: it needs only fence_mutex, under which no call of
+// the driver is made. The mutex comes before fence_mutex. Fields that belong to both are written
+// while both are held, and read while either is.
 #pragma once
 
 #include <condition_variable>
@@ -25,6 +29,7 @@
 #include "context.hpp"
 #include "kernels.hpp"
 #include "quire/plugin/backend.h"
+#include "shared/deadline.hpp"
 #include "shared/objects.hpp"
 
 namespace quire::gpu {
@@ -42,12 +47,13 @@ struct Device {
     char name[64] = {};
 
     std::mutex mutex;
-    std::condition_variable changed;  // the host changed a fence
+    std::mutex fence_mutex;
+    std::condition_variable changed;  // of fence_mutex: the host changed a fence
     Cells pinned{CellKind::pinned};
     Cells words{CellKind::device};
     Allocations allocations;
-    bool is_closed = false;      // nothing more is enqueued
-    bool is_lost = false;        // reported by the driver
+    bool is_closed = false;      // of both mutexes: nothing more is enqueued
+    bool is_lost = false;        // of both mutexes: reported by the driver
     uint64_t scratch_bytes = 0;  // the most that a call of any plan needs
     Queue *service = nullptr;    // our own urgent queue, which never waits; zeroes memory
     std::vector<Queue *> queues;
@@ -63,6 +69,9 @@ struct Device {
     quire_status check_in(const Entered &entered, quire_error *error);
     quire_status check_open(quire_error *error) const;
     void lose();
+
+    // Waits as Deadline::wait() does. REQUIRES: `lock` holds the mutex; it is released meanwhile.
+    void wait(const Deadline &deadline, std::unique_lock<std::mutex> &lock, uint64_t most_ns);
 };
 
 }  // namespace quire::gpu

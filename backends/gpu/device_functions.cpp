@@ -118,7 +118,7 @@ void end_work(Device *device, std::unique_lock<std::mutex> &lock) {
     Deadline never(UINT64_MAX);
     Pause pause;
     while (!device->is_lost && work_of(*device) == Work::some) {
-        never.wait(device->changed, lock, pause.next_ns());
+        device->wait(never, lock, pause.next_ns());
     }
     device->words.close();
 }
@@ -178,7 +178,10 @@ quire_status open_device(const quire_be_device_desc &desc, quire_be_device **out
 
 void close_device(Device &device) {
     std::unique_lock lock(device.mutex);
-    device.is_closed = true;  // from now on no call starts work
+    {
+        std::lock_guard fences(device.fence_mutex);
+        device.is_closed = true;  // from now on no call starts work
+    }
     for (Queue *queue : device.queues) queue->drop_held();
     {
         Entered entered(device.context);
@@ -221,7 +224,7 @@ quire_status quiesce_device(Device &device, const Deadline &deadline, quire_erro
     pump(device, entered);
     Work work = work_of(device);
     while (work == Work::some && !device.is_lost && !deadline.has_passed()) {
-        deadline.wait(device.changed, lock, pause.next_ns());
+        device.wait(deadline, lock, pause.next_ns());
         pump(device, entered);
         work = device.is_closed ? Work::none : work_of(device);
     }

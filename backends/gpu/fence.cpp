@@ -16,18 +16,29 @@ void Fence::drop_reference() {
     owner->drop_reference();
 }
 
-void Fence::settle() {
-    if (cell.host == nullptr) return;
+uint64_t Fence::current() const {
+    if (cell.host == nullptr) return value;
     auto *words = reinterpret_cast<FenceWords *>(cell.host);
-    value = std::max(value, __atomic_load_n(&words->value, __ATOMIC_ACQUIRE));
-    if (device->is_lost && value < promised) value = kFenceFailed;
+    uint64_t raised = std::max(value, __atomic_load_n(&words->value, __ATOMIC_ACQUIRE));
+    return device->is_lost && raised < promised ? kFenceFailed : raised;
+}
+
+void Fence::settle() {
+    std::lock_guard fences(device->fence_mutex);
+    value = current();
+}
+
+void Fence::promise(uint64_t to) {
+    std::lock_guard fences(device->fence_mutex);
+    promised = std::max(promised, to);
 }
 
 void Fence::settle_for_good() {
-    settle();
+    uses.clear();
+    std::lock_guard fences(device->fence_mutex);
+    value = current();
     if (value < promised) value = kFenceFailed;
     cell = {};
-    uses.clear();
 }
 
 bool Fence::fail_if_due() {
@@ -44,7 +55,10 @@ void Fence::forget_failing() {
 
 void Fence::raise(uint64_t to) {
     if (to == kFenceFailed) forget_failing();
-    value = std::max(value, to);
+    {
+        std::lock_guard fences(device->fence_mutex);
+        value = std::max(value, to);
+    }
     device->changed.notify_all();
     if (cell.host == nullptr) return;
     auto *words = reinterpret_cast<FenceWords *>(cell.host);

@@ -12,7 +12,8 @@
 //   (1) no kernel that writes a cell is still to run when the cell is given back: a released fence
 //       stays with its device until its queues have passed their last use of it
 //
-// Threads: any; all fields belong to the device's mutex.
+// Threads: any; all fields belong to the device's mutex. The cell, the value and what was promised
+// belong to its fence_mutex too (device.hpp), so that a fence can be read while a launch waits.
 #pragma once
 
 #include <cstdint>
@@ -50,9 +51,13 @@ struct Fence {
 
     void drop_reference();
 
-    // REQUIRES, for all below: the device's mutex is held.
+    // The value now, with what queues have raised. REQUIRES: a mutex of the device is held.
+    uint64_t current() const;
+
+    // REQUIRES, for all below: the device's mutex is held, and fence_mutex is not.
     // Takes over what queues have raised.
     void settle();
+    void promise(uint64_t to);
     // Nothing runs any more: a promised value that was not reached has failed.
     void settle_for_good();
     void raise(uint64_t to);

@@ -23,11 +23,16 @@ quire_status take_cell(Device &device, Cell *cell, quire_error *error) {
     return device.check(device.pinned.take(cell), "memory for a fence", error);
 }
 
-// Resumes the queues that a fence held up, or drops what they hold.
+// Resumes the queues that a fence held up, or drops what they hold. REQUIRES: the mutex is held.
 void resume(Device &device) {
     if (!needs_pump(device)) return;
     Entered entered(device.context);
     pump(device, entered);
+}
+
+uint64_t current_value(const Fence &fence) {
+    std::lock_guard fences(fence.device->fence_mutex);
+    return fence.current();
 }
 
 }  // namespace
@@ -64,11 +69,11 @@ void release_fence(Fence &fence) {
     device.drop_reference();
 }
 
+// If another call has the mutex, its driver may be waiting; a later call resumes queues then.
 uint64_t read_fence(Fence &fence) {
-    std::lock_guard lock(fence.device->mutex);
-    resume(*fence.device);
-    fence.settle();
-    return fence.value;
+    std::unique_lock lock(fence.device->mutex, std::try_to_lock);
+    if (lock.owns_lock()) resume(*fence.device);
+    return current_value(fence);
 }
 
 uint64_t raise_fence(Fence &fence, uint64_t to) {
@@ -84,16 +89,20 @@ uint64_t raise_fence(Fence &fence, uint64_t to) {
 uint64_t await_fence(Fence &fence, uint64_t awaited, const Deadline &deadline) {
     Device &device = *fence.device;
     Pause pause;
-    std::unique_lock lock(device.mutex);
-    for (fence.settle(); fence.value < awaited; fence.settle()) {
-        if (deadline.has_passed()) break;
-        deadline.wait(device.changed, lock, pause.next_ns());
-        if (device.is_closed) continue;
+    for (;;) {
+        std::unique_lock fences(device.fence_mutex);
+        uint64_t value = fence.current();
+        if (value >= awaited || deadline.has_passed()) return value;
+        deadline.wait(device.changed, fences, pause.next_ns());
+        if (pause.is_short()) continue;
+        fences.unlock();
+        // As read_fence(): a call whose driver waits also learns if the device is lost.
+        std::unique_lock lock(device.mutex, std::try_to_lock);
+        if (!lock.owns_lock() || device.is_closed) continue;
         Entered entered(device.context);
         look(device, entered);
         pump(device, entered);
     }
-    return fence.value;
 }
 
 }  // namespace quire::gpu

@@ -102,14 +102,14 @@ quire_status enqueue_signal(Queue &queue, Fence &fence, uint64_t value, quire_er
         bool has_ended = queue.has_failed() || queue.device->is_lost;
         if (queue.device->is_closed || !has_ended) return status;
         // Not an error: whoever waits for the enqueued work learns how it ended.
-        fence.promised = std::max(fence.promised, value);
+        fence.promise(value);
         enqueue.fail_fence(&fence);
         enqueue.pump();
         return QUIRE_OK;
     }
     quire_status status = enqueue.use_fence(CommandKind::signal, &fence, value, error);
     if (status != QUIRE_OK) return status;
-    fence.promised = std::max(fence.promised, value);
+    fence.promise(value);
     enqueue.pump();
     return QUIRE_OK;
 }

@@ -4,6 +4,10 @@
 // whatever the order of the calls, nothing waits forever. Also what remains of a queue that failed
 // or could not be created.
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "driver_rig.hpp"
 
 namespace quire::gpu_tests {
@@ -168,6 +172,40 @@ TEST_P(Waits, for_a_queue_that_has_failed_end_and_fail) {
     EXPECT_EQ(test::fill_range(api(), waiting, rig_->address, 16, 0, &rig_->error),
               QUIRE_E_DEVICE_LOST);
     EXPECT_TRUE(has(rig_->error, "the queue waited for failed")) << rig_->error.message;
+}
+
+// A driver's launch waits while its queue of launches is full, which other threads need not notice.
+TEST_P(Waits, of_a_launch_stop_no_thread_that_reads_fences) {
+    quire_be_fence *passed = new_fence(), *running = new_fence(), *blocked = new_fence();
+    quire_be_queue *queue = new_queue(), *busy = new_queue();
+    signal(queue, passed);
+    ASSERT_EQ(wait_host(passed), QUIRE_OK);
+    work_long(busy);
+    signal(busy, running);
+    hold(vendor().launch);
+    std::thread launching([&] { signal(queue, blocked); });
+    auto comes = [&](auto is_there) {
+        auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kPatience);
+        while (!is_there() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        return is_there();
+    };
+    EXPECT_TRUE(comes([&] { return held_calls() == 1; }));
+    std::atomic<bool> has_read{false};
+    std::thread reading([&] {
+        EXPECT_EQ(read(passed), 1u);
+        EXPECT_EQ(wait_host(running), QUIRE_OK);
+        EXPECT_EQ(read(running), 1u);
+        EXPECT_EQ(read(blocked), 0u);
+        Error error;
+        EXPECT_EQ(api().fence_wait_host(blocked, 1, 1'000'000, &error), QUIRE_S_TIMEOUT);
+        has_read = true;
+    });
+    EXPECT_TRUE(comes([&] { return has_read.load(); })) << "the reader waits for the launch";
+    EXPECT_EQ(held_calls(), 1u);
+    hold(nullptr);
+    launching.join();
+    reading.join();
+    EXPECT_EQ(wait_host(blocked), QUIRE_OK);
 }
 
 // The stream itself waits, and the host fails the fence before the other stream raises it.
