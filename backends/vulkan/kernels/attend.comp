@@ -71,29 +71,31 @@ void compute_scores(AttendCall call, Unit unit, int tile) {
     v_scales[lane()] = scale_of(call, block, unit.kv_head, in_block, true);
     float k_scale = scale_of(call, block, unit.kv_head, in_block, false);
     float products[kQueries];
-    for (uint m = 0; m < queries_of(unit); ++m) products[m] = 0.0;
+    [[unroll]] for (uint m = 0; m < queries_of(unit); ++m) products[m] = 0.0;
     // In partial sums of 16, each of which rounds less than one long sum would.
     for (uint begin = 0; begin < k_dim_of(call); begin += 16) {
         float some[kQueries];
-        for (uint m = 0; m < queries_of(unit); ++m) some[m] = 0.0;
+        [[unroll]] for (uint m = 0; m < queries_of(unit); ++m) some[m] = 0.0;
         uint end = min(begin + 16, k_dim_of(call));
         uint d = begin;
         for (; d < end && has(call, kWideK); d += 4) {
             vec4 four = load_four(k_format_of(call), k, d);
-            for (uint e = 0; e < 4; ++e) {
-                for (uint m = 0; m < queries_of(unit); ++m) {
+            [[unroll]] for (uint e = 0; e < 4; ++e) {
+                [[unroll]] for (uint m = 0; m < queries_of(unit); ++m) {
                     some[m] += queries[m][d + e] * four[e];
                 }
             }
         }
         for (; d < end; ++d) {
             float value = load_number(k_format_of(call), k, d);
-            for (uint m = 0; m < queries_of(unit); ++m) some[m] += queries[m][d] * value;
+            [[unroll]] for (uint m = 0; m < queries_of(unit); ++m) some[m] += queries[m][d] * value;
         }
-        for (uint m = 0; m < queries_of(unit); ++m) products[m] += some[m];
+        [[unroll]] for (uint m = 0; m < queries_of(unit); ++m) products[m] += some[m];
     }
-    for (uint m = 0; m < unit.count; ++m) {
-        weights[m * kLanes + lane()] = score_at(call, unit, m, products[m] * k_scale, place);
+    [[unroll]] for (uint m = 0; m < queries_of(unit); ++m) {
+        if (m < unit.count) {
+            weights[m * kLanes + lane()] = score_at(call, unit, m, products[m] * k_scale, place);
+        }
     }
 }
 
@@ -102,19 +104,20 @@ float values[kQueries][kMostSlots];
 
 void add_values(AttendCall call, Unit unit, int tile) {
     uint dim = v_dim_of(call);
-    for (uint m = 0; m < queries_of(unit); ++m) {
-        for (uint i = 0; i < slots_of(dim); ++i) values[m][i] *= factors[m];
+    [[unroll]] for (uint m = 0; m < queries_of(unit); ++m) {
+        [[unroll]] for (uint i = 0; i < slots_of(dim); ++i) values[m][i] *= factors[m];
     }
     int count = min(unit.chunk_end - tile, int(kLanes));
     for (int j = 0; j < count; ++j) {
         uint seen = visible[j];
         if (seen == 0) continue;
-        for (uint i = 0; i < slots_of(dim); ++i) {
+        [[unroll]] for (uint i = 0; i < slots_of(dim); ++i) {
             uint d = i * kLanes + lane();
-            if (d >= dim) continue;
-            float value = load_number(v_format_of(call), v_rows[j], d);
-            for (uint m = 0; m < queries_of(unit); ++m) {
-                if ((seen >> m & 1u) != 0) values[m][i] += weights[m * kLanes + j] * value;
+            if (d < dim) {
+                float value = load_number(v_format_of(call), v_rows[j], d);
+                [[unroll]] for (uint m = 0; m < queries_of(unit); ++m) {
+                    if ((seen >> m & 1u) != 0) values[m][i] += weights[m * kLanes + j] * value;
+                }
             }
         }
     }
@@ -123,10 +126,11 @@ void add_values(AttendCall call, Unit unit, int tile) {
 void store_state(AttendCall call, Unit unit, uint m) {
     uint64_t state = store_softmax(call, unit, m);
     uint dim = v_dim_of(call);
-    for (uint i = 0; i < slots_of(dim); ++i) {
+    [[unroll]] for (uint i = 0; i < slots_of(dim); ++i) {
         uint d = i * kLanes + lane();
-        if (d >= dim) continue;
-        store_word(call.values + (state * dim + d) * 4, floatBitsToUint(values[m][i]));
+        if (d < dim) {
+            store_word(call.values + (state * dim + d) * 4, floatBitsToUint(values[m][i]));
+        }
     }
 }
 
@@ -138,8 +142,8 @@ void main() {
     if (!may_see_any(call, unit)) return;
     begin_state();
     load_queries(call, unit);
-    for (uint m = 0; m < queries_of(unit); ++m) {
-        for (uint i = 0; i < slots_of(v_dim_of(call)); ++i) values[m][i] = 0.0;
+    [[unroll]] for (uint m = 0; m < queries_of(unit); ++m) {
+        [[unroll]] for (uint i = 0; i < slots_of(v_dim_of(call)); ++i) values[m][i] = 0.0;
     }
     for (int tile = unit.chunk_begin; tile < unit.chunk_end; tile += int(kLanes)) {
         if (lane() == 0) any_visible = 0;
@@ -154,7 +158,7 @@ void main() {
         add_values(call, unit, tile);
     }
     barrier();
-    for (uint m = 0; m < queries_of(unit); ++m) {
+    [[unroll]] for (uint m = 0; m < queries_of(unit); ++m) {
         if (m < unit.count) store_state(call, unit, m);
     }
 }

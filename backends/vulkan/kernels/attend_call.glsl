@@ -67,7 +67,8 @@ uint block_tokens_of(AttendCall call) {
     return kConstBlockTokens == kAny ? call.block_tokens : kConstBlockTokens;
 }
 // Loop counts over a lane's elements and a unit's queries are constants if the shape is, so that
-// loops are unrolled and their arrays become registers.
+// loops marked [[unroll]] are unrolled and their arrays become registers, as registers.py in
+// tests/vulkan checks. Their bodies have no `continue`: some optimisers do not unroll it.
 bool is_any_shape() { return kConstHeadsPerKv == kAny; }
 uint slots_of(uint dim) { return (dim + kLanes - 1) / kLanes; }
 

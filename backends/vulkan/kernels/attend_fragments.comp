@@ -53,7 +53,7 @@ shared uint is_wild;  // a value that only some queries see is infinite or NaN
 uvec4 load_eight(uint64_t from, bool is_wide) {
     if (is_wide) return FourWords(real(from)).v;
     uvec4 eight;
-    for (uint i = 0; i < 4; ++i) {
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
         eight[i] = load_half(from + i * 4) | load_half(from + i * 4 + 2) << 16;
     }
     return eight;
@@ -84,11 +84,8 @@ void find_visible(AttendCall call, Unit unit, int tile) {
 }
 
 bool has_no_number(uvec4 eight) {
-    for (uint i = 0; i < 4; ++i) {
-        if ((eight[i] & 0x7C00u) == 0x7C00u) return true;
-        if ((eight[i] & 0x7C000000u) == 0x7C000000u) return true;
-    }
-    return false;
+    return any(equal(eight & 0x7C00u, uvec4(0x7C00u))) ||
+           any(equal(eight & 0x7C000000u, uvec4(0x7C000000u)));
 }
 
 // Stages elements from `begin` on of rows that one of `queries` sees, and zeros for others.
@@ -155,13 +152,14 @@ void pack_weights() {
         uint eight = i % (kLanes / 8);
         uvec4 high = uvec4(0);
         uvec4 low = uvec4(0);
-        for (uint e = 0; e < 8; ++e) {
+        [[unroll]] for (uint e = 0; e < 8; ++e) {
             uint j = eight * 8 + e;
-            if ((visible[j] >> m & 1u) == 0) continue;
-            float weight = weights[m * kLanes + j];
-            uint rounded = high_of(weight);
-            high[e / 2] |= rounded << (e % 2 * 16);
-            low[e / 2] |= low_of(weight, rounded) << (e % 2 * 16);
+            if ((visible[j] >> m & 1u) != 0) {
+                float weight = weights[m * kLanes + j];
+                uint rounded = high_of(weight);
+                high[e / 2] |= rounded << (e % 2 * 16);
+                low[e / 2] |= low_of(weight, rounded) << (e % 2 * 16);
+            }
         }
         halves[kHighBegin + m * kWeightStride + eight] = high;
         halves[kLowBegin + m * kWeightStride + eight] = low;
@@ -185,6 +183,17 @@ void weigh_rows(uint count) {
 // The lane's elements of the weighted values: numbers lane, lane + 64 and so on.
 float values[kQueries][kMostSlices];
 
+// Adds what weigh_rows() computed, of `count` elements and queries [begin, end). A constant `slice`
+// keeps the values in registers.
+void add_slice(uint slice, uint begin, uint end, uint count) {
+    [[unroll]] for (uint m = 0; m < kQueries; ++m) {
+        if (m >= begin && m < end && lane() < count) {
+            float added = weights[m * kLanes + lane()] * (1.0 / kWeightScale);
+            values[m][slice] = values[m][slice] * factors[m] + added;
+        }
+    }
+}
+
 void add_values(AttendCall call, Unit unit, int tile) {
     uint dim = v_dim_of(call);
     for (uint slice = 0; slice * kSlice < dim; ++slice) {
@@ -203,10 +212,8 @@ void add_values(AttendCall call, Unit unit, int tile) {
             }
             weigh_rows(count);
             barrier();
-            for (uint m = 0; m < kQueries; ++m) {
-                if (m < first || m >= first + step || lane() >= count) continue;
-                float added = weights[m * kLanes + lane()] * (1.0 / kWeightScale);
-                values[m][slice] = values[m][slice] * factors[m] + added;
+            [[unroll]] for (uint i = 0; i < kMostSlices; ++i) {
+                if (i == slice) add_slice(i, first, first + step, count);
             }
             barrier();
         }
@@ -216,10 +223,11 @@ void add_values(AttendCall call, Unit unit, int tile) {
 void store_state(AttendCall call, Unit unit, uint m) {
     uint64_t state = store_softmax(call, unit, m);
     uint dim = v_dim_of(call);
-    for (uint slice = 0; slice < kMostSlices; ++slice) {
+    [[unroll]] for (uint slice = 0; slice < kMostSlices; ++slice) {
         uint d = slice * kSlice + lane();
-        if (d >= dim) continue;
-        store_word(call.values + (state * dim + d) * 4, floatBitsToUint(values[m][slice]));
+        if (d < dim) {
+            store_word(call.values + (state * dim + d) * 4, floatBitsToUint(values[m][slice]));
+        }
     }
 }
 
@@ -230,8 +238,8 @@ void main() {
     if (!find_unit(call, kQueries, workgroup(), unit) || !may_see_any(call, unit)) return;
     begin_state();
     load_queries(call, unit);
-    for (uint m = 0; m < kQueries; ++m) {
-        for (uint slice = 0; slice < kMostSlices; ++slice) values[m][slice] = 0.0;
+    [[unroll]] for (uint m = 0; m < kQueries; ++m) {
+        [[unroll]] for (uint slice = 0; slice < kMostSlices; ++slice) values[m][slice] = 0.0;
     }
     for (int tile = unit.chunk_begin; tile < unit.chunk_end; tile += int(kLanes)) {
         if (lane() == 0) any_visible = 0;
@@ -249,7 +257,7 @@ void main() {
         add_values(call, unit, tile);
     }
     barrier();
-    for (uint m = 0; m < kQueries; ++m) {
+    [[unroll]] for (uint m = 0; m < kQueries; ++m) {
         if (m < unit.count) store_state(call, unit, m);
     }
 }

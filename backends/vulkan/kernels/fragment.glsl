@@ -128,19 +128,19 @@ uint sum_column(uint i) { return lane() % 16; }
 
 Sum load_sum(uint at, uint stride) {
     Sum sum;
-    for (uint i = 0; i < kSumElements; ++i) {
+    [[unroll]] for (uint i = 0; i < kSumElements; ++i) {
         sum.v[i] = weights[at + sum_row(i) * stride + sum_column(i)];
     }
     return sum;
 }
 void store_sum(Sum sum, uint at, uint stride) {
-    for (uint i = 0; i < kSumElements; ++i) {
+    [[unroll]] for (uint i = 0; i < kSumElements; ++i) {
         weights[at + sum_row(i) * stride + sum_column(i)] = sum.v[i];
     }
 }
 Sum no_sum() {
     Sum sum;
-    for (uint i = 0; i < kSumElements; ++i) sum.v[i] = 0.0;
+    [[unroll]] for (uint i = 0; i < kSumElements; ++i) sum.v[i] = 0.0;
     return sum;
 }
 Sum add_product(Left left, Right right, Sum sum) {
@@ -148,7 +148,7 @@ Sum add_product(Left left, Right right, Sum sum) {
         uint column = sum_column(0);
         float b = right.is_turned ? half_at(right.at, right.stride, column, k)
                                   : half_at(right.at, right.stride, k, column);
-        for (uint i = 0; i < kSumElements; ++i) {
+        [[unroll]] for (uint i = 0; i < kSumElements; ++i) {
             sum.v[i] += half_at(left.at, left.stride, sum_row(i), k) * b;
         }
     }

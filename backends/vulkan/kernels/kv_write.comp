@@ -83,9 +83,9 @@ void turn_queries(Arguments call, uint token) {
         uint64_t head = call.q + uint64_t(first) * bytes_of(call.q_format, 1);
         uvec2 at = pair_elements(call, pair) + rope_begin(call);
         vec2 ab;
-        for (uint e = 0; e < 2; ++e) ab[e] = load_number(call.q_format, head, at[e]);
+        [[unroll]] for (uint e = 0; e < 2; ++e) ab[e] = load_number(call.q_format, head, at[e]);
         vec2 turned = turn(ab, pair);
-        for (uint e = 0; e < 2; ++e) {
+        [[unroll]] for (uint e = 0; e < 2; ++e) {
             store_value(call.q_format, head, at[e], floatBitsToUint(turned[e]));
         }
     }

@@ -31,7 +31,7 @@ void move_plane(Arguments call, Plane plane) {
     for (uint i = lane(); i < plane.row_bytes; i += kLanes) {
         for (uint m = 0; m < call.move_count; ++m) {
             uint64_t ends[2];
-            for (uint e = 0; e < 2; ++e) {
+            [[unroll]] for (uint e = 0; e < 2; ++e) {
                 int64_t slot = int64_t(load_wide(call.moves + m * 16ul + e * 8));
                 ends[e] = plane.first + uint64_t(slot / call.block_tokens * call.block_stride +
                                                  slot % call.block_tokens * plane.token_stride);

@@ -137,17 +137,19 @@ vec4 load_four(uint format, uint64_t row, uint index) {
     uvec4 bits;
     if (format == kF16 || format == kBf16) {
         uvec2 pairs = TwoWords(real(row + index * 2)).v;
-        for (uint i = 0; i < 4; ++i) {
+        [[unroll]] for (uint i = 0; i < 4; ++i) {
             bits[i] = f16_or_bf16(format, pairs[i / 2] >> (i % 2 * 16) & 0xFFFFu);
         }
     } else if (format == kI4) {
         uint halves = load_half(row + index / 2);
-        for (uint i = 0; i < 4; ++i) {
+        [[unroll]] for (uint i = 0; i < 4; ++i) {
             bits[i] = floatBitsToUint(float(int(halves << (28 - i * 4)) >> 28));
         }
     } else {
         uint codes = load_word(row + index);
-        for (uint i = 0; i < 4; ++i) bits[i] = byte_to_f32(format, codes >> (i * 8) & 0xFFu);
+        [[unroll]] for (uint i = 0; i < 4; ++i) {
+            bits[i] = byte_to_f32(format, codes >> (i * 8) & 0xFFu);
+        }
     }
     return uintBitsToFloat(bits);
 }

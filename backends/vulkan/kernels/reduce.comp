@@ -37,7 +37,7 @@ void main() {
     uint dim = v_dim_of(call);
     Softmax total = before_all_keys(call, q_head);
     float values[kMostSlots];
-    for (uint i = 0; i < slots_of(dim); ++i) values[i] = 0.0;
+    [[unroll]] for (uint i = 0; i < slots_of(dim); ++i) values[i] = 0.0;
     for (int begin = 0; begin < sight.end; begin += kChunkPlaces) {
         if (!may_see(sight, begin, min(begin + kChunkPlaces, row.key_count))) continue;
         uint64_t state = state_index(call, token, uint(begin / kChunkPlaces), q_head);
@@ -49,21 +49,23 @@ void main() {
         float of_total = exp_of_difference(total.top, higher);
         float of_state = exp_of_difference(top, higher);
         total = Softmax(higher, total.sum * of_total + sum * of_state);
-        for (uint i = 0; i < slots_of(dim); ++i) {
+        [[unroll]] for (uint i = 0; i < slots_of(dim); ++i) {
             uint d = i * kLanes + lane();
-            if (d >= dim) continue;
-            float value = load_float(call.values, int64_t(state * dim + d));
-            values[i] = values[i] * of_total + value * of_state;
+            if (d < dim) {
+                float value = load_float(call.values, int64_t(state * dim + d));
+                values[i] = values[i] * of_total + value * of_state;
+            }
         }
     }
     int64_t first = int64_t(token) * call.out_stride + int64_t(q_head) * dim;
     uint64_t to = call.out_to + uint64_t(first) * bytes_of(q_format_of(call), 1);
     bool is_empty = total.sum == 0.0;
-    for (uint i = 0; i < slots_of(dim); ++i) {
+    [[unroll]] for (uint i = 0; i < slots_of(dim); ++i) {
         uint d = i * kLanes + lane();
-        if (d >= dim) continue;
-        float value = is_empty ? 0.0 : values[i] / total.sum;
-        store_value(q_format_of(call), to, d, floatBitsToUint(value));
+        if (d < dim) {
+            float value = is_empty ? 0.0 : values[i] / total.sum;
+            store_value(q_format_of(call), to, d, floatBitsToUint(value));
+        }
     }
     if (call.lse == 0 || lane() != 0) return;
     float lse = is_empty ? kMinusInfinity : total.top + log_of(total.sum);
