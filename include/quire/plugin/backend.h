@@ -19,7 +19,7 @@
 #ifndef QUIRE_PLUGIN_BACKEND_H
 #define QUIRE_PLUGIN_BACKEND_H
 
-#include "../base.h"
+#include "host.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,18 +33,6 @@ typedef struct quire_be_device quire_be_device;
 typedef struct quire_be_queue quire_be_queue;
 typedef struct quire_be_fence quire_be_fence;
 typedef struct quire_be_plan quire_be_plan;
-
-/* Services that the core offers a backend. `self` is the first argument of each function. */
-typedef struct quire_host_info {
-    uint32_t struct_size;
-    uint32_t abi_major;
-    uint32_t abi_minor;
-    uint32_t reserved0;
-    void *self;
-    void *(*allocate)(void *self, uint64_t size_bytes, uint64_t alignment);
-    void (*release)(void *self, void *pointer, uint64_t size_bytes, uint64_t alignment);
-    void (*log)(void *self, int32_t level, const char *component, const char *message);
-} quire_host_info;
 
 enum {
     QUIRE_BE_DEVICE_PIN_THREADS = 1 << 0,
