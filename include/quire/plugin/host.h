@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/* Services for a plugin. `self` is the first argument of each function. */
+/* Services for a plugin. `self` is the first argument of each function. abi_major and abi_minor are
+ * those of the header whose query is called. */
 typedef struct quire_host_info {
     uint32_t struct_size;
     uint32_t abi_major;
