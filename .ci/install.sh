@@ -15,6 +15,7 @@ packages=(
     python3 python3-venv
     xz-utils ca-certificates                # to fetch and unpack mimalloc's source
     libxxhash-dev libcli11-dev nlohmann-json3-dev
+    liburing-dev                            # the disk store's fast path
     libgtest-dev libbenchmark-dev
     libvulkan-dev libvulkan-volk-dev glslc  # the vulkan backend, and its shaders
     mesa-vulkan-drivers vulkan-validationlayers     # a device without a GPU, to test it on
