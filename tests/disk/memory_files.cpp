@@ -213,6 +213,7 @@ std::shared_ptr<Memory::Inode> Memory::find(const std::string &name) {
 }
 
 int64_t Memory::call(const char *kind) {
+    if (is_paused) return 0;
     if (!only_call.empty() && only_call != kind) return 0;
     if (left_ == UINT64_MAX || left_-- != 0) return 0;
     left_ = is_forever_ ? 0 : UINT64_MAX;
@@ -229,6 +230,11 @@ void Memory::fail_at(uint64_t n, Fault fault, bool forever) {
     fault_ = fault;
     is_forever_ = forever;
     has_failed_ = false;
+}
+
+void Memory::fail_never() {
+    std::lock_guard lock(mutex);
+    left_ = UINT64_MAX;
 }
 
 uint64_t Memory::operation_count() const {

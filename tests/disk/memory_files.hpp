@@ -10,6 +10,7 @@
 // Threads: any.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -63,8 +64,9 @@ class Memory {
 
     // The n-th system call from now on (0: the next) fails, and with `forever` each later one.
     void fail_at(uint64_t n, Fault fault, bool forever);
-    void fail_never() { fail_at(UINT64_MAX, Fault::none, false); }
-    bool has_failed() const { return has_failed_; }
+    void fail_never();
+    bool has_failed() const { return has_failed_; }  // since fail_at()
+    std::atomic<bool> is_paused{false};              // nothing is counted, and nothing fails
     // Only calls of this kind are counted and fail; empty: all.
     std::string only_call;
 

@@ -29,6 +29,19 @@ bool make_random_id(StoreId *out) {
     return ::getrandom(out->data(), out->size(), 0) == static_cast<ssize_t>(out->size());
 }
 
+// Reads the record's value, unlike recovery, and checks it.
+bool has_right_value(File &file, const Record &record) {
+    Buffers buffers(record.total_bytes());
+    Buffer buffer = buffers.take(record.total_bytes());
+    if (buffer.bytes == nullptr) throw std::bad_alloc();
+    auto size = static_cast<int64_t>(record.total_bytes());
+    bool is_right =
+        file.read(buffer.bytes, record.total_bytes(), record.offset) == size &&
+        value_checksum(record, buffer.bytes + kRecordHeaderBytes) == record.value_checksum;
+    buffers.give_back(&buffer);
+    return is_right;
+}
+
 }  // namespace
 
 quire_status Store::open(const Options &options, std::unique_ptr<Directory> directory,
@@ -201,6 +214,13 @@ quire_status Store::enter(uint64_t number, std::unique_ptr<File> file, const Sca
         next_sequence_ = std::max(next_sequence_, record.sequence + 1);
         uint32_t entry = index_.find(record.label.key);
         if (entry != kNoEntry && index_[entry].sequence > record.sequence) continue;
+        // Perhaps a copy, or a replacement, that a crash tore: then the older one stays.
+        bool is_shadowing = record.kind == RecordKind::value && entry != kNoEntry;
+        if (is_shadowing && !has_right_value(*segment->file, record)) {
+            ++stats_.damaged;
+            is_doubtful_ = true;
+            continue;
+        }
         if (record.kind == RecordKind::value) {
             index_.put(record, segment);
         } else {

@@ -113,7 +113,7 @@ bool Store::discard(Lock &lock, Segment *segment) {
     is_directory_dirty_ = true;
     segments_.erase(segment->number);
     // The file is gone even if this fails; the next removal waits until it succeeds.
-    sync_directory(lock);
+    if (sync_directory(lock) != 0) is_doubtful_ = true;
     return true;
 }
 

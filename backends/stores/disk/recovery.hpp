@@ -2,7 +2,8 @@
 //
 // recovery: finds the records of a segment's file by their headers.
 //
-// A value is not read: its checksum is checked by the get that reads it. A value record that
+// A value is not read: its checksum is checked by the get that reads it, or by the open if an older
+// record of the key is there, which stays if the newer one is torn. A value record that
 // reaches past the end of the file is not there. After something that is no record, the search
 // goes on at the next multiple of 4,096 bytes.
 //
