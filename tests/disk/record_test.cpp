@@ -46,11 +46,11 @@ TEST(DiskFormat, a_record_has_these_bytes) {
     EXPECT_EQ(hex(bytes + 16, 8), "e08d78b82abad91e");
     EXPECT_EQ(hex(bytes + 24, 8), "8d6809f0a0786f45");
     EXPECT_EQ(hex(bytes + 32, 48),
-              "0807060504030201"   // sequence
-              "1817161514131211"   // first sequence
-              "2827262524232221"   // segment
-              "0030000000000000"   // offset
-              "0010000000000000"   // all bytes
+              "0807060504030201"    // sequence
+              "1817161514131211"    // first sequence
+              "2827262524232221"    // segment
+              "0030000000000000"    // offset
+              "0010000000000000"    // all bytes
               "0500000000000000");  // bytes of the value
     EXPECT_EQ(hex(bytes + 80, 16), "404142434445464748494a4b4c4d4e4f");
     for (int i = 0; i < 32; ++i) {
@@ -113,7 +113,8 @@ TEST(DiskFormat, the_identity_has_these_bytes) {
     uint8_t bytes[kIdentityBytes];
     write_identity(example().store, bytes);
     EXPECT_EQ(hex(bytes, 16), "515549524553544f0100000004030201");
-    EXPECT_EQ(hex(bytes + 16, 32), "13e3697079bbcbf61a53cafb70a73162404142434445464748494a4b4c4d4e4f");
+    EXPECT_EQ(hex(bytes + 16, 32),
+              "13e3697079bbcbf61a53cafb70a73162404142434445464748494a4b4c4d4e4f");
     for (uint64_t i = 48; i < kIdentityBytes; ++i) ASSERT_EQ(bytes[i], 0);
 }
 
@@ -122,8 +123,8 @@ TEST(DiskFormat, segments_are_named_by_their_number) {
     EXPECT_EQ(segment_name(0x1f), "000000000000001f");
     EXPECT_TRUE(read_segment_name("fedcba9876543210", &number));
     EXPECT_EQ(number, 0xfedcba9876543210);
-    for (const char *name : {"", "1f", "000000000000001F", "000000000000001g", "0000000000000001f",
-                             "quire-store"}) {
+    for (const char *name :
+         {"", "1f", "000000000000001F", "000000000000001g", "0000000000000001f", "quire-store"}) {
         EXPECT_FALSE(read_segment_name(name, &number)) << name;
     }
 }

@@ -74,8 +74,9 @@ Bytes value_of(uint64_t number, uint64_t version, uint64_t size_bytes) {
     return value;
 }
 
-Folder::Folder() {
+Folder::Folder(bool in_memory) {
     const char *base = std::getenv("TMPDIR");
+    if (in_memory && std::filesystem::is_directory("/dev/shm")) base = "/dev/shm";
     path_ = std::string(base != nullptr ? base : "/tmp") + "/quire-disk-XXXXXX";
     if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no folder " + path_);
 }

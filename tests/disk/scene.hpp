@@ -32,7 +32,8 @@ Bytes value_of(uint64_t number, uint64_t version, uint64_t size_bytes);
 // A folder that goes with the object.
 class Folder {
  public:
-    Folder();
+    // `in_memory`: where the system has such a place, for tests that many syncs would make slow.
+    explicit Folder(bool in_memory = false);
     Folder(const Folder &) = delete;
     Folder &operator=(const Folder &) = delete;
     ~Folder();
