@@ -57,15 +57,21 @@ bool Store::step_log(Lock &lock) {
         settle_broken(lock);
         return true;
     }
-    if (is_room_due_ && head_ != nullptr && head_->is_proved) {
+    if (!proved_.is_empty() || (is_room_due_ && head_ != nullptr && head_->is_proved)) {
         make_room(lock);
+        while (Request *request = proved_.pop()) finish(request, QUIRE_STORE_DONE);
         return true;
     }
     // The first record of a head is written alone, so that room is made while the head has most of
     // its own.
     bool is_proving = is_room_due_ && head_ != nullptr && !head_->is_written();
     if (!is_proving && !appends_.is_empty()) {
-        append(lock, appends_.pop());
+        Request *request = appends_.pop();
+        if (request->is_cancelled) {
+            finish(request, QUIRE_STORE_CANCELLED);
+        } else {
+            append(lock, request);
+        }
         return true;
     }
     if (Request *request = flushes_.first(); request != nullptr && request == open_.first()) {

@@ -321,6 +321,7 @@ void Store::compact(Lock &lock, Request *request) {
         if (request->is_cancelled || is_failed || found == segments_.end()) break;
         is_failed = !rewrite(lock, found->second.get(), true);
     }
+    if (is_room_due_ && head_ != nullptr && head_->is_proved) make_room(lock);
     uint64_t after_bytes = used_bytes();
     request->answer.size_bytes = before_bytes > after_bytes ? before_bytes - after_bytes : 0;
     finish(request, is_failed ? QUIRE_STORE_FAILED : QUIRE_STORE_DONE, is_failed ? EIO : 0);

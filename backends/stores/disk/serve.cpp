@@ -294,7 +294,14 @@ void Store::publish(Request *request) {
             drop(number, false);
         }
     }
-    finish(request, QUIRE_STORE_DONE);
+    // The first record of a head is answered after the eviction that it causes, so that the store
+    // does not change while it has no request.
+    release_key(request);
+    if (is_room_due_) {
+        proved_.push_back(request);
+    } else {
+        finish(request, QUIRE_STORE_DONE);
+    }
 }
 
 // Syncs what was written to the segment so far; if a sync is in flight, after it.

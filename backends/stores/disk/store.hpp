@@ -187,6 +187,7 @@ class Store {
     RequestQueue changes_;  // puts and removals
     RequestQueue parked_;
     RequestQueue appends_;  // gathered, for the log thread
+    RequestQueue proved_;   // done; answered once the room that their segment took is made
     RequestQueue flushes_;
     RequestQueue compacts_;
     KeyHolders holders_;

@@ -61,26 +61,29 @@ quire_status fail_os(quire_error *error, quire_status status, int error_number, 
     return status;
 }
 
-quire_status check_output(const void *given, uint32_t known_bytes, const char *name,
-                          quire_error *error) {
+quire_status check_output(const void *given, const char *name, quire_error *error) {
     if (given == nullptr) return fail(error, QUIRE_E_ARG, "%s is NULL", name);
     uint32_t size = 0;
     std::memcpy(&size, given, sizeof size);
-    if (size >= known_bytes) return QUIRE_OK;
-    return fail(error, QUIRE_E_STRUCT, "%s has struct_size %u; set it to sizeof, which is %u", name,
-                size, known_bytes);
+    // struct_size itself, and the field that follows it in each struct.
+    if (size >= 2 * sizeof size) return QUIRE_OK;
+    return fail(error, QUIRE_E_STRUCT, "%s has struct_size %u; set it to sizeof", name, size);
 }
 
 quire_status check_struct(const void *given, uint32_t known_bytes, const char *name,
                           quire_error *error) {
-    if (quire_status status = check_output(given, known_bytes, name, error)) return status;
+    if (given == nullptr) return fail(error, QUIRE_E_ARG, "%s is NULL", name);
     uint32_t size = 0;
     std::memcpy(&size, given, sizeof size);
+    if (size < known_bytes) {
+        return fail(error, QUIRE_E_STRUCT, "%s has struct_size %u; set it to sizeof, which is %u",
+                    name, size, known_bytes);
+    }
     return check_unknown(given, size, known_bytes, name, error);
 }
 
-quire_status check_output_array(const void *elements, uint32_t count, uint32_t stride,
-                                uint32_t known_bytes, const char *name, quire_error *error) {
+quire_status check_array(const void *elements, uint32_t count, uint32_t stride,
+                         uint32_t known_bytes, const char *name, quire_error *error) {
     if (count == 0) return QUIRE_OK;
     if (elements == nullptr) return fail(error, QUIRE_E_ARG, "%s is NULL", name);
     if (stride >= known_bytes) return QUIRE_OK;
@@ -90,8 +93,7 @@ quire_status check_output_array(const void *elements, uint32_t count, uint32_t s
 
 quire_status check_input_array(const void *elements, uint32_t count, uint32_t stride,
                                uint32_t known_bytes, const char *name, quire_error *error) {
-    if (quire_status status =
-            check_output_array(elements, count, stride, known_bytes, name, error)) {
+    if (quire_status status = check_array(elements, count, stride, known_bytes, name, error)) {
         return status;
     }
     for (uint32_t i = 0; i < count; ++i) {

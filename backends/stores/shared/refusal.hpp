@@ -7,6 +7,7 @@
 // Threads: any; nothing is kept.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -27,15 +28,14 @@ extern const char kStoreName[];
 // The struct rule of base.h, for an input: a size of at least the known bytes, zeros past them.
 quire_status check_struct(const void *given, uint32_t known_bytes, const char *name,
                           quire_error *error);
-// For a struct that the function writes.
-quire_status check_output(const void *given, uint32_t known_bytes, const char *name,
-                          quire_error *error);
-// For an array whose elements are `stride` bytes apart: an input also has zeros past the known
-// bytes of each element.
+// For a struct that the function writes, as much of it as the caller has.
+quire_status check_output(const void *given, const char *name, quire_error *error);
+// For an array whose elements are `stride` bytes apart: elements of an input that may grow in later
+// versions also have zeros past the known bytes.
 quire_status check_input_array(const void *elements, uint32_t count, uint32_t stride,
                                uint32_t known_bytes, const char *name, quire_error *error);
-quire_status check_output_array(const void *elements, uint32_t count, uint32_t stride,
-                                uint32_t known_bytes, const char *name, quire_error *error);
+quire_status check_array(const void *elements, uint32_t count, uint32_t stride,
+                         uint32_t known_bytes, const char *name, quire_error *error);
 
 // Element `index` of an array with a stride, copied out and in: it may lie at any address.
 template <typename Element>
@@ -51,11 +51,11 @@ void set_element(void *elements, uint32_t index, uint32_t stride, const Element 
     std::memcpy(static_cast<char *>(elements) + size_t{index} * stride, &element, sizeof element);
 }
 
-// Writes a struct as long as the caller's, whose struct_size is kept.
+// Writes a struct up to the caller's struct_size, which is kept.
 template <typename Struct>
 void give(Struct *out, Struct filled) {
     filled.struct_size = out->struct_size;
-    std::memcpy(out, &filled, sizeof filled);
+    std::memcpy(out, &filled, std::min<size_t>(filled.struct_size, sizeof filled));
 }
 
 }  // namespace quire
