@@ -40,11 +40,8 @@ void Store::run_log() {
         if (is_stopping_) break;
         log_wanted_.wait(lock);
     }
-    if (head_ != nullptr) {
-        Segment *last = head_;
-        head_ = nullptr;
-        settle(lock, last);
-    }
+    head_ = nullptr;
+    settle_all(lock);
     if (options_.durability != Durability::none) sync_all(lock);
     for (auto &[number, segment] : segments_) {
         log_wanted_.wait(lock, [&of = *segment] { return !of.is_syncing; });
@@ -53,10 +50,7 @@ void Store::run_log() {
 
 // Does one thing; false: there is nothing to do.
 bool Store::step_log(Lock &lock) {
-    if (is_settling_due_) {
-        settle_broken(lock);
-        return true;
-    }
+    if (is_settling_due_ && settle_one(lock, false)) return true;
     if (!proved_.is_empty() || (is_room_due_ && head_ != nullptr && head_->is_proved)) {
         make_room(lock);
         while (Request *request = proved_.pop()) finish(request, QUIRE_STORE_DONE);
@@ -140,9 +134,13 @@ int Store::roll(Lock &lock) {
     if (head_ != nullptr) {
         Segment *full = head_;
         head_ = nullptr;
-        bool is_proved = full->is_proved;
-        settle(lock, full);
-        if (is_proved) is_room_due_ = false;
+        is_settling_due_ = true;
+        if (full->is_proved) {
+            // Settled once its writes have ended: waiting for them here would leave the disk idle.
+            is_room_due_ = false;
+        } else {
+            settle_all(lock);
+        }
     }
     // A file that cannot be removed takes room; no record has to go for it.
     if (!discard_dying(lock)) return -EIO;
@@ -151,9 +149,7 @@ int Store::roll(Lock &lock) {
         if (is_room_due_) return -EIO;
         if (!evict_oldest(lock, false)) return -ENOSPC;
     }
-    int result = create_segment(lock);
-    if (result == 0) is_room_due_ = true;
-    return result;
+    return create_segment(lock);
 }
 
 int Store::create_segment(Lock &lock) {
@@ -179,7 +175,7 @@ int Store::create_segment(Lock &lock) {
         if (written >= 0 && written != static_cast<int64_t>(kSegmentHeaderBytes)) result = -EIO;
     }
     bool is_directory_synced = false;
-    if (result == 0 && options_.durability != Durability::none) {
+    if (result == 0 && options_.durability == Durability::record) {
         result = directory_->sync();
         is_directory_synced = result == 0;
     }
@@ -192,6 +188,7 @@ int Store::create_segment(Lock &lock) {
         made->is_dirty = true;
         stats_.written_bytes += kSegmentHeaderBytes;
         head_ = made;
+        is_room_due_ = !has_spare() || segments_.size() > most_segments();
     } else if (is_left) {
         made->is_dying = true;  // removed before the next segment is made
     } else {
@@ -202,8 +199,8 @@ int Store::create_segment(Lock &lock) {
 
 // Ends the life of a head: gives back the room that it did not use.
 void Store::settle(Lock &lock, Segment *segment) {
-    segment->is_settled = true;
     log_wanted_.wait(lock, [&] { return segment->is_written(); });
+    segment->is_settled = true;
     if (segment->is_empty()) {
         discard(lock, segment);
         return;
@@ -216,19 +213,29 @@ void Store::settle(Lock &lock, Segment *segment) {
     lock.lock();
     if (result == 0) segment->charged_bytes = std::max(size.size_bytes, size.allocated_bytes);
     if (options_.durability != Durability::none && segment->is_dirty && !segment->is_broken) {
+        sync_directory(lock);
         start_sync(segment);
         start_queued(lock);
     }
 }
 
-// Settles segments that a failed sync ended.
-void Store::settle_broken(Lock &lock) {
+// Settles a segment that is no longer the head; without `waits`, only one whose writes have ended.
+// False: there is none.
+bool Store::settle_one(Lock &lock, bool waits) {
     is_settling_due_ = false;
-    std::vector<Segment *> broken;
     for (auto &[number, segment] : segments_) {
-        if (segment->is_broken && !segment->is_settled) broken.push_back(segment.get());
+        if (segment->is_settled || segment.get() == head_) continue;
+        is_settling_due_ = true;
+        if (!waits && !segment->is_written()) continue;
+        settle(lock, segment.get());
+        return true;
     }
-    for (Segment *segment : broken) settle(lock, segment);
+    return false;
+}
+
+void Store::settle_all(Lock &lock) {
+    while (settle_one(lock, true)) {
+    }
 }
 
 // Makes everything durable that was written. 0, or a negative errno: of the last failure.

@@ -46,6 +46,10 @@ bool Store::has_spare() const {
     return charged_bytes() + segment_cost() <= options_.capacity_bytes;
 }
 
+uint64_t Store::most_segments() const {
+    return options_.capacity_bytes / options_.segment_bytes + kMostSmallSegments;
+}
+
 Segment *Store::oldest() const {
     if (segments_.empty()) return nullptr;
     Segment *first = segments_.begin()->second.get();
@@ -54,12 +58,12 @@ Segment *Store::oldest() const {
 
 // Restores the spare room that making the head used up.
 void Store::make_room(Lock &lock) {
+    settle_all(lock);
     is_room_due_ = false;
     while (!has_spare()) {
         if (!evict_oldest(lock, true)) break;
     }
-    uint64_t most = options_.capacity_bytes / options_.segment_bytes + kMostSmallSegments;
-    while (segments_.size() > most && oldest() != nullptr && has_spare()) {
+    while (segments_.size() > most_segments() && oldest() != nullptr && has_spare()) {
         if (!rewrite(lock, oldest(), false)) break;
     }
 }
@@ -68,6 +72,7 @@ void Store::make_room(Lock &lock) {
 // far as they fit, up to a quarter of a segment, so that each round gives room back. False: it
 // could not be dropped.
 bool Store::evict_oldest(Lock &lock, bool may_copy) {
+    settle_all(lock);
     Segment *segment = oldest();
     if (segment == nullptr) return false;
     if (may_copy && !segment->is_dying) {
@@ -224,14 +229,9 @@ void Store::move_entries(Segment *from, const std::vector<Copy> &copies) {
 // Makes sure that the head has room, without dropping anything for it.
 bool Store::make_head_for(Lock &lock, uint64_t size_bytes) {
     if (head_ != nullptr && head_->end_bytes + size_bytes <= options_.segment_bytes) return true;
-    if (head_ != nullptr) {
-        Segment *full = head_;
-        head_ = nullptr;
-        settle(lock, full);
-    }
-    if (!has_spare() || create_segment(lock) != 0) return false;
-    is_room_due_ = true;
-    return true;
+    head_ = nullptr;
+    settle_all(lock);
+    return has_spare() && create_segment(lock) == 0;
 }
 
 // Keys of removals, and of records that are no longer in the index, for which an older record may
@@ -306,11 +306,8 @@ bool Store::rewrite(Lock &lock, Segment *segment, bool only_if_worth) {
 void Store::compact(Lock &lock, Request *request) {
     request->stage = Stage::active;
     uint64_t before_bytes = used_bytes();
-    if (head_ != nullptr && head_->dead_bytes() != 0) {
-        Segment *head = head_;
-        head_ = nullptr;
-        settle(lock, head);
-    }
+    if (head_ != nullptr && head_->dead_bytes() != 0) head_ = nullptr;
+    settle_all(lock);
     std::vector<uint64_t> numbers;
     for (const auto &[number, segment] : segments_) {
         if (segment.get() != head_ && segment->dead_bytes() != 0) numbers.push_back(number);

@@ -133,7 +133,8 @@ class Store {
     int roll(Lock &lock);
     int create_segment(Lock &lock);
     void settle(Lock &lock, Segment *segment);
-    void settle_broken(Lock &lock);
+    bool settle_one(Lock &lock, bool waits);
+    void settle_all(Lock &lock);
     int sync_all(Lock &lock);
     int sync_directory(Lock &lock);
     void flush(Lock &lock, Request *request);
@@ -145,6 +146,7 @@ class Store {
     uint64_t used_bytes() const;
     uint64_t segment_cost() const;
     bool has_spare() const;
+    uint64_t most_segments() const;
     Segment *oldest() const;
     void make_room(Lock &lock);
     bool evict_oldest(Lock &lock, bool may_copy);
@@ -204,7 +206,7 @@ class Store {
     uint64_t next_number_ = 1;
     quire_store_stats stats_{};
     bool is_room_due_ = false;         // the spare room is used up, see (2) and (3)
-    bool is_settling_due_ = false;     // a segment broke
+    bool is_settling_due_ = false;     // a segment is no longer the head, and not settled
     bool is_directory_dirty_ = false;  // files were made or removed since it was synced
     // A record that is not in the index may be on the disk: then a removal of its key is written
     // although the index does not have it.
