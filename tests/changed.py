@@ -26,6 +26,7 @@ READS = {
     "C example": [],
     "a *": [],
     "concurrent*": [],
+    "disk*": ["tests/disk"],
     "exactly the listed files*": ["include", "docs", "backends"],
     "fuzzing can fail": ["tests/fuzz"],
     "go*": ["bindings/go", "examples/go", "tests/bindings/events"],

@@ -80,7 +80,7 @@ def runs_of(suite):
         whole = {"effort": "all", "without": (), "slowdown": 10}
         runs = [Run("release", **whole), Run("release", ("extended",), **whole)]
     return [*runs, Run("sanitize", **watched),
-            Run("threads", ("tools", "threads", "device", "conformance"), **watched)]
+            Run("threads", ("tools", "threads", "device", "disk", "conformance"), **watched)]
 
 
 def run_of_changed():

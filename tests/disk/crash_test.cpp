@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Crashes of the machine: after each change of the disk, with each number of the changes that were
-// not synced kept, and the next one torn at each 512 bytes. After the reopen each record answers its
-// exact value or a miss, and what had to be durable is there.
+// not synced kept, and the next one torn at each 512 bytes. After the reopen each record answers
+// its exact value or a miss, and what had to be durable is there.
 
 #include <gtest/gtest.h>
 

@@ -17,8 +17,8 @@ namespace quire::disk {
 
 namespace {
 
-// Of a segment's file: how many more bytes than its size it may take on the disk. File systems keep
-// the map of a file's pieces in units of their own, about one per 64 MiB.
+// How many more bytes than its size a segment's file may take on the disk: file systems keep the
+// map of a file's pieces in units of their own, about one per 64 MiB.
 uint64_t map_bytes(uint64_t segment_bytes) {
     return kUnitBytes * (1 + segment_bytes / (uint64_t{64} << 20));
 }

@@ -179,7 +179,7 @@ typedef struct quire_store_api {
     uint32_t min_host_minor;
     const char *name;    /* 1 to 31 bytes of a-z, 0-9, _ and -: quire_store_<name>.so */
     const char *version; /* at most 31 bytes */
-    const char *help;    /* its options for people, one a line: name, default, meaning */
+    const char *help;    /* its options for people, one per line: name, default, meaning */
 
     /* An unknown option, or one given twice, is QUIRE_E_ARG; so is a wrong value, and the message
      * says which. A place that another store object has open, of this process or another one, is
