@@ -33,6 +33,22 @@ class TinyFileSystem {
     int error_ = 0;
 };
 
+TEST(DiskRooms, many_opens_leave_a_bounded_number_of_files) {
+    auto memory = std::make_shared<Memory>();
+    Options options = small_options();
+    options.capacity_bytes = 4096 * kKiB;
+    for (uint64_t i = 0; i < 400; ++i) {
+        Session session(options, memory);
+        session.put(label_of(i), value_of(i, 0, 100));
+        ASSERT_LE(memory->files().size(), 4096u / 64 + 128 + 3) << i;
+    }
+    Session session(options, memory);
+    EXPECT_EQ(session.stats().evicted, 0u);
+    for (uint64_t i = 0; i < 400; ++i) {
+        EXPECT_EQ(session.get(label_of(i)), value_of(i, 0, 100)) << i;
+    }
+}
+
 class DiskRoom : public testing::TestWithParam<IoChoice> {};
 
 INSTANTIATE_TEST_SUITE_P(Io, DiskRoom, testing::Values(IoChoice::automatic, IoChoice::threads));

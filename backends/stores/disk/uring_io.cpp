@@ -19,15 +19,19 @@ namespace quire::disk {
 
 namespace {
 
-// Entries of the submission queue; more transfers than that may be in flight, because each entry
-// is submitted at once.
+// Each entry is submitted at once, so few are enough. Completions wait for the thread: more than a
+// store has requests, syncs and copies in flight, so that they never overflow.
 constexpr unsigned kEntries = 64;
+constexpr unsigned kCompletions = 4096;
 
 class UringIo : public DataIo {
  public:
     // 0 or a negative errno.
     int open() {
-        int result = io_uring_queue_init(kEntries, &ring_, 0);
+        io_uring_params params{};
+        params.flags = IORING_SETUP_CQSIZE;
+        params.cq_entries = kCompletions;
+        int result = io_uring_queue_init_params(kEntries, &ring_, &params);
         if (result != 0) return result;
         is_open_ = true;
         thread_ = start_thread("quire-disk-ring", [this] { run(); });
@@ -55,10 +59,14 @@ class UringIo : public DataIo {
         int result = 0;
         {
             std::lock_guard lock(mutex_);
-            io_uring_sqe *entry = io_uring_get_sqe(&ring_);
-            prepare(entry, transfer);
-            do result = io_uring_submit(&ring_);
-            while (result == -EINTR || result == -EAGAIN || result == -EBUSY);
+            prepare(io_uring_get_sqe(&ring_), transfer);
+            result = io_uring_submit(&ring_);
+        }
+        // Short of memory, or interrupted: the entry is still there. The thread may need the mutex.
+        while (result == -EINTR || result == -EAGAIN || result == -EBUSY) {
+            std::this_thread::yield();
+            std::lock_guard lock(mutex_);
+            result = io_uring_submit(&ring_);
         }
         if (result >= 0 || transfer == nullptr) return;
         transfer->result = result;
