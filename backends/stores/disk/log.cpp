@@ -38,7 +38,9 @@ void Store::run_log() {
     for (;;) {
         if (step_log(lock)) continue;
         if (is_stopping_) break;
+        is_log_idle_ = true;
         log_wanted_.wait(lock);
+        is_log_idle_ = false;
     }
     head_ = nullptr;
     settle_all(lock);

@@ -39,6 +39,10 @@ void Store::work() {
 void Store::on_transfer_done(Transfer *transfer) {
     auto *store = static_cast<Store *>(transfer->owner);
     Lock lock(store->mutex_);
+    if (transfer->kind != TransferKind::read) {
+        store->finish_transfer(lock, transfer);
+        return;
+    }
     store->completions_.push(transfer);
     store->worker_wanted_.notify_one();
 }
@@ -220,8 +224,16 @@ bool Store::begin_change(Lock &lock) {
     lock.unlock();
     gather(request);
     lock.lock();
-    appends_.push_back(request);
-    log_wanted_.notify_all();
+    // While the log thread has nothing to do, nothing is being copied, and a record that fits may
+    // get its place here, which saves waking that thread.
+    bool is_simple = is_log_idle_ && appends_.is_empty() && !is_room_due_ && head_ != nullptr &&
+                     head_->end_bytes + record.total_bytes() <= options_.segment_bytes;
+    if (is_simple) {
+        append(lock, request);
+    } else {
+        appends_.push_back(request);
+        log_wanted_.notify_all();
+    }
     return true;
 }
 

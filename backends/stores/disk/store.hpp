@@ -12,10 +12,11 @@
 //   FLUSH, COMPACT   queue -> log thread -> answer
 //
 // Threads, named quire-disk-...
-//   worker   `thread_count` of them: all checksums and copies of values
-//   log      one: alone decides what is appended where, creates, removes and truncates segments,
-//            and waits for the disk while it does
-//   io, ring of DataIo: run transfers; they only queue completions for the workers
+//   worker   `thread_count` of them: all checksums and copies of values; a record that fits the
+//            head while the log thread has nothing to do gets its place here
+//   log      one: decides what else is appended where, creates, removes and truncates segments, and
+//            waits for the disk while it does
+//   io, ring of DataIo: run transfers, publish what was written, and queue reads for the workers
 // The caller's threads only lock `mutex_`, which no thread holds while it waits for the disk.
 //
 // Invariants
@@ -180,6 +181,7 @@ class Store {
     bool are_workers_stopping_ = false;
     std::vector<std::thread> workers_;
     std::thread log_;
+    bool is_log_idle_ = false;  // it waits for something to do, or is about to wake
 
     std::deque<Request> slots_;
     RequestQueue free_;
