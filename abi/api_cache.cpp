@@ -3,6 +3,7 @@
 // Exported functions of cache.h and sequence.h.
 
 #include "abi/cache_call.hpp"
+#include "abi/key_list.hpp"
 #include "abi/shard_list.hpp"
 
 namespace {
@@ -177,16 +178,8 @@ quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc, qu
         quire_seq_desc full;
         QUIRE_TRY(read(desc, &full));
         QUIRE_TRY(need(out, "out is NULL"));
-        if (full.key_count > kMaxKeys) {
-            return fail(QUIRE_E_LIMIT, "key_count is {}: at most {}", full.key_count, kMaxKeys);
-        }
-        QUIRE_TRY(check_array(full.keys, full.key_count, full.key_stride));
         quire_key keys[kMaxKeys];
-        for (uint32_t i = 0; i < full.key_count; ++i) {
-            const char *at =
-                reinterpret_cast<const char *>(full.keys) + uint64_t{i} * full.key_stride;
-            std::memcpy(&keys[i], at, sizeof keys[i]);
-        }
+        QUIRE_TRY(read_keys(full, keys));
         return core.create_sequence(full, keys, out);
     });
 }

@@ -46,6 +46,24 @@ uint64_t process_number();
 bool remember_process();
 bool forked();
 
+// A number of this process that no other living one has; a forked child has another.
+uint64_t process_id();
+
+// Files. Each returns 0, or errno. A descriptor that a call did not make is left as it was.
+// A new file that only this user may read; it must not exist.
+int create_file(const char *path, int *file);
+// Writes all of it.
+int write_file(int file, const void *bytes, uint64_t size_bytes);
+// Brings the file and its place under the new name to the disk, and closes it. A file that cannot
+// be brought there is removed.
+int place_new_file(int file, const char *path, const char *new_path);
+void drop_new_file(int file, const char *path);
+// Opens a regular file to read it.
+int open_file(const char *path, int *file, uint64_t *size_bytes);
+// Reads exactly so many bytes from where the last read ended. *has_ended: the file is shorter.
+int read_file(int file, void *bytes, uint64_t size_bytes, bool *has_ended);
+void close_file(int file);
+
 // From a clock that only goes forward.
 uint64_t monotonic_ns();
 // The time left of timeout_ns, counted from `begin`; UINT64_MAX means for ever.

@@ -70,7 +70,9 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
     RULE(quire_merge_args, 72, 0, QUIRE_RESERVED(quire_merge_args, reserved0))                \
     RULE(quire_size_desc, 112, QUIRE_SIZE_LATENT, QUIRE_RESERVED(quire_size_desc, reserved0)) \
     RULE(quire_migrate_desc, 96, QUIRE_MIGRATE_COPY_HOST_TIER,                                \
-         QUIRE_RESERVED(quire_migrate_desc, reserved0))
+         QUIRE_RESERVED(quire_migrate_desc, reserved0))                                       \
+    RULE(quire_export_desc, 96, 0, 0, 0)                                                      \
+    RULE(quire_import_desc, 104, 0, 0, 0)
 
 #define QUIRE_OUTPUT_RULES(RULE)               \
     RULE(quire_backend_info, 1088, 0, 0, 0)    \
@@ -87,7 +89,8 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
     RULE(quire_calibration_layer, 32, 0, 0, 0) \
     RULE(quire_migrate_info, 80, 0, 0, 0)      \
     RULE(quire_abandon_info, 40, 0, 0, 0)      \
-    RULE(quire_events_info, 32, 0, 0, 0)
+    RULE(quire_events_info, 32, 0, 0, 0)       \
+    RULE(quire_session_info, 40, 0, 0, 0)
 
 #define QUIRE_RESERVED(type, field) offsetof(type, field), sizeof(type::field)
 

@@ -33,6 +33,7 @@ Status Cache::check(quire_error *error) {
 }
 
 Status Cache::check_idle(quire_error *error) {
+    QUIRE_TRY(check_not_lent());
     QUIRE_TRY(poll(error));
     if (!parts_.books.records.is_open() && parts_.books.timeline.idle()) return Status{};
     return fail(QUIRE_E_BUSY, "a step is open, unfinished, or still running");
@@ -92,7 +93,54 @@ Status Cache::save_calibration(uint8_t *buffer, quire_error *error) {
         .save(buffer, error);
 }
 
+Status Cache::check_not_lent() const {
+    if (parts_.books.lent_sequences == 0) [[likely]]
+        return Status{};
+    return fail(QUIRE_E_BUSY, "{} sequences are being exported or imported",
+                parts_.books.lent_sequences);
+}
+
+Status Cache::check_sessions() const {
+    if (!parts_.books.has_memory)
+        return fail(QUIRE_E_UNSUPPORTED, "a cache without memory has no sessions");
+    if (parts_.log_writer.active()) {
+        return fail(
+            QUIRE_E_UNSUPPORTED,
+            "a cache with followers has no sessions: each process holds a part of them, and "
+            "the log carries no content");
+    }
+    return Status{};
+}
+
+Status Cache::begin_export(uint64_t seq, const SessionIdentity &as, SessionExport *e,
+                           Awaited *awaited, quire_error *error) {
+    *awaited = Awaited{};
+    QUIRE_TRY(check_sessions());
+    QUIRE_TRY(poll(error));
+    uint32_t index = 0;
+    QUIRE_TRY(parts_.books.find_idle_sequence(seq, &index));
+    const Sequence &s = parts_.books.sequences[index];
+    if (s.state.drafts != 0)
+        return fail(QUIRE_E_BUSY, "the sequence has drafts: accept them first");
+    if ((s.state.flags & Sequence::kUnpublished) != 0) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "the sequence publishes nothing any more (QUIRE_SEQ_UNPUBLISHED): what it "
+                    "computed may be of other weights");
+    }
+    QUIRE_TRY(parts_.runs.await_step(s.last_step, awaited, error));
+    if (awaited->fence != nullptr) return Status{};
+    QUIRE_TRY(poll(error));  // its fences were reached since
+    if (!parts_.books.timeline.done(s.last_step)) {
+        return fail(QUIRE_E_BUSY,
+                    "step {} or one before it failed, and a step is open: commit or abort that "
+                    "first",
+                    s.last_step);
+    }
+    return e->begin(&parts_.books, &parts_.retreat, index, as, error);
+}
+
 Status Cache::check_closed() const {
+    QUIRE_TRY(check_not_lent());
     if (parts_.books.records.is_open()) {
         return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
     }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "core/parts/cache_parts.hpp"
+#include "core/session/session_import.hpp"
 
 namespace quire {
 
@@ -124,6 +125,14 @@ class Cache {
     // REQUIRES: await_writes() gave no fence, and capacity for calibration_size().
     Status save_calibration(uint8_t *buffer, quire_error *error);
 
+    // Sessions. OK if this cache can make and take them.
+    Status check_sessions() const;
+    // Lends the sequence to *e if *awaited is no fence, which else must be reached first.
+    Status begin_export(uint64_t seq, const SessionIdentity &as, SessionExport *e, Awaited *awaited,
+                        quire_error *error);
+    SessionImport make_import() { return SessionImport(&parts_.books, &parts_.sequences); }
+    const Geometry &geometry() const { return parts_.books.geometry; }
+
     // Plans a move and allocates what it needs; m->info holds the resulting counts. The cache
     // changes only in that it refuses further changes. *begun: false if blocks or room for moves
     // are short. REQUIRES: a Migration that was just made.
@@ -160,6 +169,8 @@ class Cache {
 
  private:
     friend struct Inside;  // lets tests break what is checked
+
+    Status check_not_lent() const;
 
     CacheParts parts_;
 };

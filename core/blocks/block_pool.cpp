@@ -63,6 +63,14 @@ uint32_t BlockPool::take_free(uint64_t barrier) {
     return block;
 }
 
+uint32_t BlockPool::take_idle() {
+    uint32_t block = lists_[kFree].head;
+    QUIRE_ASSERT(block != kNone);
+    leave_list(block);
+    become_held(block);
+    return block;
+}
+
 uint32_t BlockPool::oldest_cached(uint64_t barrier) const {
     uint32_t block = lists_[kCached].head;
     // Blocks that running work touches were released lately, so they stand at the far end.

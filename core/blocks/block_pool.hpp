@@ -124,6 +124,10 @@ class BlockPool {
     // Takes one of those blocks, else a free one; kNone when only eviction helps. The block becomes
     // held, with one reference.
     uint32_t take_free(uint64_t barrier);
+    // Free blocks that no work touches and the open step does not count on.
+    uint32_t idle_count() const { return lists_[kFree].count; }
+    // Takes one of those. REQUIRES: there is one.
+    uint32_t take_idle();
     // The cached block that was released longest ago, or kNone. It stays cached.
     uint32_t oldest_cached(uint64_t barrier) const;
     // Takes a cached block off its list; it becomes held, with one reference.

@@ -224,6 +224,13 @@ uint32_t Journal::take_host(uint32_t group, uint64_t barrier) {
     return block;
 }
 
+uint32_t Journal::take_idle_host(uint32_t group) {
+    QUIRE_ASSERT(step_ == nullptr);
+    uint32_t block = host_pools_[group]->take_idle();
+    (*host_pools_[group])[block].tenant = kFreshTenant;
+    return block;
+}
+
 void Journal::drop_host(uint32_t group, uint32_t block, uint64_t touch) {
     QUIRE_ASSERT(step_ == nullptr);
     host_pools_[group]->drop_ref(block, touch);

@@ -133,6 +133,8 @@ class Journal {
     // REQUIRES: the table has room. A null block may be appended too.
     void append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block);
     uint32_t take_host(uint32_t group, uint64_t barrier);
+    // Takes a block of the host tier that the caller fills itself. Not for the open step.
+    uint32_t take_idle_host(uint32_t group);
     void drop_host(uint32_t group, uint32_t block, uint64_t touch);
     void copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst);
     // Moves one token between places in blocks that the sequence owns.

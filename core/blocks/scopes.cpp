@@ -2,6 +2,8 @@
 
 #include "core/blocks/scopes.hpp"
 
+#include "core/base/hash.hpp"
+
 namespace quire {
 
 bool Scopes::open_account(uint32_t account, uint64_t limit_bytes) {
@@ -168,6 +170,25 @@ void Scopes::unmark_leaving(uint32_t scope) {
     for (uint32_t i = 0; i < span_count(scope); ++i) leaving_[spans(scope)[i].key] = 0;
     uint32_t root = scopes_.parent(scope);
     if (root != kNone) records_[root].leaving_scopes = 0;
+}
+
+void Scopes::digest(uint32_t root, uint32_t scope, uint8_t out[16]) const {
+    constexpr uint32_t kNamespaceWords = 2;  // its number, which is another in each process
+    XXH3_state_t state;
+    XXH3_128bits_reset(&state);
+    auto add = [&](const void *words, uint32_t count) {
+        XXH3_128bits_update(&state, words, uint64_t{count} * sizeof(uint32_t));
+    };
+    add(words(root) + kNamespaceWords, word_count(root) - kNamespaceWords);
+    for (uint32_t i = 0; scope != kNone && i < span_count(scope); ++i) {
+        const Span &span = spans(scope)[i];
+        const uint32_t head[] = {span.begin, span.end, keys_.count(span.key)};
+        add(head, 3);
+        add(keys_.words(span.key), keys_.count(span.key));
+    }
+    XXH128_canonical_t digest;
+    XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(&state));
+    std::memcpy(out, digest.digest, sizeof digest.digest);
 }
 
 Status Scopes::check() const {

@@ -46,6 +46,9 @@ struct Sequence {
     static constexpr uint32_t kLost = QUIRE_SEQ_LOST;
     static constexpr uint32_t kPreempted = QUIRE_SEQ_PREEMPTED;
     static constexpr uint32_t kUnpublished = QUIRE_SEQ_UNPUBLISHED;
+    // A session is being made of it, or it of a session: nothing takes or changes it. No caller
+    // sees this flag.
+    static constexpr uint32_t kLent = 1u << 31;
 
     SequenceState state;
     uint32_t change = kNone;  // its item, or its preemption, in the open step

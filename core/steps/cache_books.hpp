@@ -46,6 +46,7 @@ struct CacheBooks {
     quire_cache_stats counts{};
     uint64_t call = 0;        // counts begin and add calls and failures, to mark their sequences
     uint64_t admissions = 0;  // first admissions so far
+    uint32_t lent_sequences = 0;
     bool has_memory = false;
     bool can_move = true;  // every device can move tokens
     bool prefix_off = false;

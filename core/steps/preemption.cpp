@@ -34,7 +34,7 @@ bool Preemption::still_written_elsewhere(const Sequence &s) const {
 
 bool Preemption::may_be_victim(const Sequence &s) const {
     return !still_written_elsewhere(s) && s.change == kNone && s.blocks_held != 0 &&
-           s.state.drafts == 0 && (s.state.flags & Sequence::kSwapped) == 0;
+           s.state.drafts == 0 && (s.state.flags & (Sequence::kSwapped | Sequence::kLent)) == 0;
 }
 
 // Fills victims_, as a heap with the first victim on top. A sequence that came back in the last

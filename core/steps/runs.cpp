@@ -2,6 +2,7 @@
 
 #include "core/steps/runs.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "core/device/backend_call.hpp"
@@ -289,8 +290,17 @@ Status Runs::read_fences(StepRecord *record, bool *passed, bool *failed, quire_e
 }
 
 Status Runs::await_writes(Awaited *out, quire_error *error) {
+    return await_up_to(books_.timeline.next(), out, error);
+}
+
+Status Runs::await_step(uint64_t step, Awaited *out, quire_error *error) {
+    return await_up_to(std::min(step + 1, books_.timeline.next()), out, error);
+}
+
+// The first fence of a finished step below `end` that is not reached.
+Status Runs::await_up_to(uint64_t end, Awaited *out, quire_error *error) {
     *out = Awaited{};
-    for (uint64_t step = books_.timeline.oldest(); step < books_.timeline.next(); ++step) {
+    for (uint64_t step = books_.timeline.oldest(); step < end; ++step) {
         StepRecord &record = books_.records[Timeline::ring_index(step)];
         if (record.phase == StepPhase::committed) {
             return fail(QUIRE_E_BUSY, "a step is committed and not finished: finish it first");

@@ -94,11 +94,14 @@ class Runs {
         uint64_t value = 0;
     };
     Status await_writes(Awaited *out, quire_error *error);
+    // The same for one step and all before it.
+    Status await_step(uint64_t step, Awaited *out, quire_error *error);
     // The open step is neither undone nor enqueued; its handle is dropped, and its record stays for
     // a dump. Committed steps can still be finished.
     void stop();
 
  private:
+    Status await_up_to(uint64_t end, Awaited *out, quire_error *error);
     Status wait_for_signal(StepRecord *record, const quire_native &native, quire_error *error);
     void release_queues(StepRecord *record);
     Status enqueue_on(uint32_t shard, const StepRecord &record, Batch *batch, quire_error *error);

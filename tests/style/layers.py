@@ -18,7 +18,7 @@ import tempfile
 
 # From the bottom to the top; "" is core/ itself. Folders of one layer do not include each other.
 FOLDERS = [["base"], ["blocks", "scales"], ["device"], ["transfer"], ["steps"],
-           ["move", "replica"], ["parts"], ["inspect"], [""]]
+           ["move", "replica", "session"], ["parts"], ["inspect"], [""]]
 # The same for the files of steps/.
 STEPS = [["name_space", "pressure", "sequence_keys", "step", "touched_sequences"],
          ["step_records"],

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// session_blocks: the blocks of a session in their order, and each one's canonical form.
+//
+// The order is group by group, and in each group from the first block to the last; null entries are
+// left out.
+//
+// Threads: any; it reads only what is constant in a cache, the geometry's shape and static scales.
+#pragma once
+
+#include "core/session/session_head.hpp"
+#include "core/steps/cache_books.hpp"
+#include "core/transfer/canonical.hpp"
+
+namespace quire {
+
+class SessionBlocks {
+ public:
+    SessionBlocks(const CacheBooks *books, const SessionHead *head) : books_(books), head_(head) {}
+
+    // Goes to the first block, or past the end.
+    void rewind();
+    void next();
+    bool at_end() const { return group_ == books_->geometry.group_count; }
+    uint32_t group() const { return group_; }
+    uint32_t index() const { return index_; }
+
+    // The form of the block here, of all layers and heads. REQUIRES: not at the end.
+    Status describe(CanonicalBlock *out) const;
+    // The first of its tokens in the head; nullptr in a cross group, whose slots are no tokens.
+    const quire_token *tokens() const;
+    // OK if a block that begins with these bytes, a CanonicalHeader, fits the cache and has the
+    // form's size.
+    Status check_header(const uint8_t *bytes) const;
+    // OK if these bytes, which have the form's size, are the block here.
+    Status check(const uint8_t *bytes, uint64_t size_bytes, CanonicalBlock *out) const;
+    // Writes the static scales of the group into its planes in `bytes`, if it has such.
+    void write_scales(const CanonicalBlock &form, uint8_t *bytes) const;
+    // The size of all blocks together.
+    Status total_bytes(uint64_t *out);
+
+ private:
+    bool is_null() const;
+    void skip_nulls();
+    template <typename Visit>
+    void each_scale(const CanonicalBlock &form, Visit visit) const;
+
+    const CacheBooks *books_;
+    const SessionHead *head_;
+    uint32_t group_ = 0;
+    uint32_t index_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "core/session/session_import.hpp"
+
+namespace quire {
+
+Status SessionImport::check_identity(const SessionIdentity &as) const {
+    const SessionHeader &h = head_.header();
+    if (std::memcmp(h.fingerprint, as.fingerprint, sizeof h.fingerprint) != 0) {
+        return fail(QUIRE_E_ARG,
+                    "foreign session: its fingerprint is another one: it was exported with another "
+                    "model, or other settings that the fingerprint names");
+    }
+    if (std::memcmp(h.name_space, as.name_space, sizeof h.name_space) != 0)
+        return fail(QUIRE_E_ARG, "foreign session: it belongs to another name space");
+    return Status{};
+}
+
+bool SessionImport::has_room() const {
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const SessionGroup &group = head_.group(g);
+        const BlockPool *host = books_.journal.host_pool(g);
+        uint32_t idle = host != nullptr ? host->idle_count() : 0;
+        if (books_.geometry.groups[g].held_entries(group.length, group.null_front) > idle) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// The sequence as a swap would leave it. REQUIRES: has_room().
+Status SessionImport::take_blocks() {
+    Sequence &s = books_.sequences[sequence_];
+    const SessionHeader &h = head_.header();
+    if (!books_.token_pages.prepare(&s.tokens, 0, h.known)) return no_host_memory();
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        BlockTable &t = books_.journal.table(sequence_, g);
+        if (!books_.journal.buffers().grow(&t.ids, head_.group(g).length, 0))
+            return no_host_memory();
+    }
+    books_.token_pages.write(&s.tokens, 0, head_.tokens(), h.known);
+    s.state.known = h.known;
+    if (h.computed == 0) return Status{};
+    s.state.computed = h.computed;
+    s.state.flags |= Sequence::kSwapped;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const SessionGroup &group = head_.group(g);
+        for (uint32_t i = 0; i < group.length; ++i) {
+            bool is_null = books_.geometry.groups[g].is_null(i, group.null_front);
+            uint32_t block = is_null ? kNullBlock : books_.journal.take_idle_host(g);
+            books_.journal.append_entry(&s, sequence_, g, block);
+        }
+    }
+    return Status{};
+}
+
+Status SessionImport::begin(const quire_seq_desc &desc, const quire_key *keys,
+                            bool *short_of_blocks) {
+    *short_of_blocks = false;
+    if (desc.cross_tokens != head_.header().cross_tokens) {
+        return fail(QUIRE_E_ARG, "foreign session: its cross_tokens is {}, not {}",
+                    head_.header().cross_tokens, desc.cross_tokens);
+    }
+    QUIRE_TRY(sequences_.create(desc, keys, &handle_));
+    QUIRE_TRY(books_.find_sequence(handle_, &sequence_));
+    const Sequence &s = books_.sequences[sequence_];
+    uint8_t digest[16];
+    books_.journal.tree().scopes().digest(s.root, s.scope, digest);
+    Status taken;
+    if (std::memcmp(digest, head_.header().keys_digest, sizeof digest) != 0) {
+        taken = fail(QUIRE_E_ARG, "foreign session: its sequence had other keys");
+    } else if (!has_room()) {
+        *short_of_blocks = true;
+    } else {
+        taken = take_blocks();
+    }
+    if (!taken.ok() || *short_of_blocks) {
+        Status ended = sequences_.end(handle_, 0);
+        QUIRE_ASSERT(ended.ok());
+        return taken;
+    }
+    books_.sequences[sequence_].state.flags |= Sequence::kLent;
+    ++books_.lent_sequences;
+    at_.rewind();
+    return Status{};
+}
+
+Status SessionImport::next_bytes(uint64_t *size_bytes) const {
+    CanonicalBlock form;
+    QUIRE_TRY(at_.describe(&form));
+    *size_bytes = form.size_bytes();
+    return Status{};
+}
+
+Status SessionImport::check(const uint8_t *bytes, uint64_t size_bytes) {
+    return at_.check(bytes, size_bytes, &accepted_);
+}
+
+// Every byte of the host block is written: it may have been another tenant's.
+void SessionImport::fill(const uint8_t *bytes) {
+    uint32_t group = at_.group();
+    uint32_t block = books_.journal.table(sequence_, group).ids.data[at_.index()];
+    for (uint32_t i = 0; i < books_.shards.count(); ++i) {
+        const Binding &binding = books_.shards[i];
+        if (!binding.holds(group)) continue;
+        uint8_t *to = binding.host_block(group, block);
+        std::memset(to, 0, static_cast<uint64_t>(binding.pool(group).block_stride));
+        each_piece(accepted_.part(), binding.part(group), [&](const PartPiece &piece) {
+            std::memcpy(to + piece.to, bytes + piece.from, piece.size_bytes);
+        });
+    }
+    at_.next();
+}
+
+void SessionImport::end(bool is_whole, uint64_t *out) {
+    books_.sequences[sequence_].state.flags &= ~Sequence::kLent;
+    --books_.lent_sequences;
+    if (is_whole) {
+        *out = handle_;
+        return;
+    }
+    Status ended = sequences_.end(handle_, 0);
+    QUIRE_ASSERT(ended.ok());
+}
+
+}  // namespace quire

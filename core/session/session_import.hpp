@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// session_import: a sequence in the host tier, made from a session while the cache goes on.
+//
+// begin() makes the sequence with its tokens and takes its blocks; each block is then checked and
+// filled; end() gives the sequence out, or ends it. Until then it is lent: no one knows its handle,
+// and nothing takes or changes it.
+//
+// Threads: none; Cache holds its lock around each call, except for check(), which reads only what
+// is constant, and may run without it.
+#pragma once
+
+#include "core/session/session_blocks.hpp"
+#include "core/session/session_export.hpp"
+#include "core/steps/sequences.hpp"
+
+namespace quire {
+
+class SessionImport {
+ public:
+    SessionImport(CacheBooks *books, Sequences *sequences)
+        : books_(*books), sequences_(*sequences), head_(&books->host) {}
+
+    // The head is read and checked before begin().
+    SessionHead &head() { return head_; }
+    // OK if the session may become a sequence of this cache for who asks.
+    Status check_identity(const SessionIdentity &as) const;
+    // keys: [desc.key_count]. *short_of_blocks: the host tier is too small; there is no sequence.
+    Status begin(const quire_seq_desc &desc, const quire_key *keys, bool *short_of_blocks);
+    bool at_end() const { return at_.at_end(); }
+    // The size of the next block's bytes. REQUIRES: not at the end.
+    Status next_bytes(uint64_t *size_bytes) const;
+    // Of its first bytes, a CanonicalHeader; then of all.
+    Status check_header(const uint8_t *bytes) const { return at_.check_header(bytes); }
+    Status check(const uint8_t *bytes, uint64_t size_bytes);
+    // Fills the block that check() accepted, and goes on to the next.
+    void fill(const uint8_t *bytes);
+    // `is_whole`: gives out the sequence; else it is ended. REQUIRES: begin() made one.
+    void end(bool is_whole, uint64_t *out);
+
+ private:
+    bool has_room() const;
+    Status take_blocks();
+
+    CacheBooks &books_;
+    Sequences &sequences_;
+    SessionHead head_;
+    SessionBlocks at_{&books_, &head_};
+    CanonicalBlock accepted_;
+    uint64_t handle_ = 0;
+    uint32_t sequence_ = 0;
+};
+
+}  // namespace quire
