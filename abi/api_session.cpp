@@ -155,9 +155,13 @@ quire_status begin_export(const char *function, quire_cache *cache, quire_seq se
     }
 }
 
-// Takes piece after piece and hands each on.
+// Takes piece after piece and hands each on. path: NULL, or where the file belongs.
 quire_status write_all(const char *function, quire_cache *cache, SessionExport *e, Target *target,
-                       quire_error *error) {
+                       const char *path, quire_error *error) {
+    quire_status opened = guard(function, error, [&](quire_error *sink) -> Status {
+        return path != nullptr ? target->open(path, sink) : Status{};
+    });
+    if (opened != QUIRE_OK) return opened;
     for (;;) {
         const uint8_t *bytes = nullptr;
         uint64_t size_bytes = 0;
@@ -179,7 +183,7 @@ quire_status export_sequence(const char *function, quire_cache *cache, quire_seq
     quire_export_desc full{};
     std::unique_ptr<SessionExport> e;
     Target target(full);
-    quire_status status = guard(function, error, [&](quire_error *sink) -> Status {
+    quire_status status = guard(function, error, [&](quire_error *) -> Status {
         QUIRE_TRY(need(cache, "cache is NULL"));
         QUIRE_TRY(not_inherited(cache->process));
         QUIRE_TRY(read(desc, &full));
@@ -187,16 +191,14 @@ quire_status export_sequence(const char *function, quire_cache *cache, quire_seq
         QUIRE_TRY(check_callback(full.write != nullptr, has_path, "desc.write is NULL",
                                  "desc.write must be NULL: the session goes to the file"));
         e = std::make_unique<SessionExport>(&cache->instance->host);
-        if (!has_path) return Status{};
-        QUIRE_TRY(need(path, "path is NULL"));
-        return target.open(path, sink);
+        return has_path ? need(path, "path is NULL") : Status{};
     });
     if (status != QUIRE_OK) return status;
     bool begun = false;
     status =
         begin_export(function, cache, seq, identity_of(full), e.get(), &begun, timeout_ns, error);
     if (status != QUIRE_OK) return status;
-    status = write_all(function, cache, e.get(), &target, error);
+    status = write_all(function, cache, e.get(), &target, path, error);
     if (status == QUIRE_OK) tell(e->header(), info);
     // Frees what the export has on the devices, under the lock, because a cache that is destroyed
     // next must be off its devices.

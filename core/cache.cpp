@@ -115,9 +115,10 @@ Status Cache::check_sessions() const {
 Status Cache::begin_export(uint64_t seq, const SessionIdentity &as, SessionExport *e,
                            Awaited *awaited, quire_error *error) {
     *awaited = Awaited{};
+    uint32_t index = 0;
+    QUIRE_TRY(parts_.books.find_sequence(seq, &index));
     QUIRE_TRY(check_sessions());
     QUIRE_TRY(poll(error));
-    uint32_t index = 0;
     QUIRE_TRY(parts_.books.find_idle_sequence(seq, &index));
     const Sequence &s = parts_.books.sequences[index];
     if (s.state.drafts != 0)

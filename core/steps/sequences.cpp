@@ -290,7 +290,8 @@ Status Sequences::info(uint64_t handle, quire_seq_info *out) const {
     uint32_t index = 0;
     QUIRE_TRY(books_.find_sequence(handle, &index));
     const Sequence &s = books_.sequences[index];
-    out->flags = (s.state.flags & ~Sequence::kLent) | (s.change != kNone ? uint32_t{QUIRE_SEQ_IN_STEP} : 0u);
+    out->flags =
+        (s.state.flags & ~Sequence::kLent) | (s.change != kNone ? uint32_t{QUIRE_SEQ_IN_STEP} : 0u);
     out->known_tokens = s.state.known;
     out->computed_tokens = s.state.computed;
     out->draft_tokens = s.state.drafts;

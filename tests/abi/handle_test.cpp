@@ -92,6 +92,18 @@ const Row kRows[] = {
          quire_token_span span{h, 0, 0, 1, 0};
          return m->api().seq_set_tokens(m->cache(), &span, 1, sizeof span, &g_token, 1, nullptr);
      }},
+    {"seq_export_wait", Kind::sequence,
+     [](Manager *m, uint64_t h) {
+         auto desc = described<quire_export_desc>();
+         desc.write = [](void *, const void *, uint64_t) -> quire_status { return QUIRE_OK; };
+         return m->api().seq_export_wait(m->cache(), h, &desc, nullptr, 0, nullptr);
+     }},
+    {"seq_save_wait", Kind::sequence,
+     [](Manager *m, uint64_t h) {
+         auto desc = described<quire_export_desc>();
+         return m->api().seq_save_wait(m->cache(), h, &desc, "/dev/shm/no-session", nullptr, 0,
+                                       nullptr);
+     }},
     {"seq_get_info", Kind::sequence,
      [](Manager *m, uint64_t h) {
          auto info = described<quire_seq_info>();
