@@ -50,12 +50,14 @@ class Faults {
     std::set<quire_cache *> caches;
     std::set<quire_queue *> queues;
     std::map<quire_cache *, quire_queue *> queue_of;  // one queue of each cache's device
+    std::function<void()> begin_try;                  // called before each try of a call
 
     quire_status run(const char *name, const std::function<quire_status()> &call) {
         FaultCount &count = counts[name];
         for (uint64_t n = count.next != 0 ? count.next : first_;; ++n) {
             settle();
             std::string before = state();
+            if (begin_try) begin_try();
             arm(n);
             quire_status status = call();
             bool reached = disarm();

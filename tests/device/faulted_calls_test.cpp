@@ -7,7 +7,7 @@
 
 #include <cstdio>
 
-#include "faulted_api.hpp"
+#include "faulted_session.hpp"
 #include "tests/place.hpp"
 
 namespace {
@@ -37,6 +37,7 @@ class Engine {
         open();
         fences();
         memories();
+        sessions();
         serve();
         follow();
         migrate();
@@ -178,15 +179,19 @@ class Engine {
         return out;
     }
 
-    quire_seq sequence(quire_namespace ns) {
-        const std::string picture(70, 'p');
-        quire_key keys[] = {{QUIRE_KEY_SALT, 4, "salt", 0, 0},
-                            {QUIRE_KEY_MEDIA, 70, picture.data(), 3, 9}};
+    quire_seq_desc sequence_desc(quire_namespace ns) {
+        static const std::string picture(70, 'p');
+        static const quire_key keys[] = {{QUIRE_KEY_SALT, 4, "salt", 0, 0},
+                                         {QUIRE_KEY_MEDIA, 70, picture.data(), 3, 9}};
         auto desc = described<quire_seq_desc>();
         desc.ns = ns;
         desc.keys = keys;
         desc.key_count = 2;
         desc.key_stride = sizeof keys[0];
+        return desc;
+    }
+    quire_seq sequence(quire_namespace ns) {
+        auto desc = sequence_desc(ns);
         quire_seq out = 0;
         ok(api.seq_create(cache, &desc, &out, &error));
         return out;
@@ -276,13 +281,29 @@ class Engine {
         ok(api.step_preempted(cache, open, preempted, 16, sizeof preempted[0], &count, &error));
     }
     void read_log(quire_step open) {
+        if (!keeps_log_) return;
         uint64_t size = 0;
         ok(api.step_log(cache, open, nullptr, 0, &size, &error));
         logs_.emplace_back(size);
         ok(api.step_log(cache, open, logs_.back().data(), size, &size, &error));
     }
 
+    // In a cache of their own: one with a log has none.
+    void sessions() {
+        cache = make_cache(device, 0);
+        batch = make_batch(cache);
+        quire_seq seq = sequence(0);
+        step({{seq, tokens_from(1, 19)}});
+        FaultedSession session(api, cache, seq, sequence_desc(0));
+        step({{session.back(), {20, 21}}, {session.restored(), {20, 21}}});
+        ok(api.queue_sync(queue, &error));
+        ok(api.step_abort(cache, begin({}), &error));  // which notices that all has run
+        ok(api.batch_destroy(batch, &error));
+        destroy_cache(cache);
+    }
+
     void serve() {
+        keeps_log_ = true;
         cache = make_cache(device, QUIRE_CACHE_LOG | QUIRE_CACHE_CALIBRATE | QUIRE_CACHE_EVENTS);
         batch = make_batch(cache);
         look();
@@ -491,6 +512,7 @@ class Engine {
     quire_cache *cache = nullptr;
     quire_batch *batch = nullptr;
     quire_seq first_ = 0, second_ = 0;
+    bool keeps_log_ = false;
     quire_step_result result_{};
     std::vector<float> k_, q_, out_;
     std::vector<std::vector<unsigned char>> logs_;
