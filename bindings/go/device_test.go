@@ -22,7 +22,9 @@ type served struct {
 	batch    *Batch
 }
 
-func serve(t *testing.T) *served {
+func serve(t *testing.T) *served { return serveWith(t, 0) }
+
+func serveWith(t *testing.T, hostBytes uint64) *served {
 	t.Helper()
 	instance, err := NewInstance(InstanceOptions{})
 	must(t, err)
@@ -32,7 +34,8 @@ func serve(t *testing.T) *served {
 	must(t, err)
 	cache, err := instance.NewCache(CacheOptions{
 		Groups: []Group{{Layers: 1, KVHeads: 1, HeadDim: 8, DType: F32}},
-		Shards: []Shard{{Device: device}}, Blocks: 16, BlockTokens: 4})
+		Shards: []Shard{{Device: device}}, Blocks: 16, BlockTokens: 4,
+		HostBytes: hostBytes})
 	must(t, err)
 	s := &served{t, instance, device, queue, cache, nil}
 	s.makeBatch()

@@ -118,27 +118,25 @@ type Sequence struct {
 // Handle returns the number by which an Item names the sequence.
 func (s Sequence) Handle() uint64 { return uint64(s.handle) }
 
-// NewSequence creates an empty sequence; it holds no blocks until a step runs it.
-func (c *Cache) NewSequence(options SequenceOptions) (Sequence, error) {
-	var a arena
-	defer a.free()
+// describe returns the quire_seq_desc of a new sequence.
+func (o *SequenceOptions) describe(c *Cache, a *arena) (*C.quire_seq_desc, error) {
 	desc := (*C.quire_seq_desc)(a.alloc(C.sizeof_quire_seq_desc))
 	desc.struct_size = C.sizeof_quire_seq_desc
 	var n counts
-	desc.priority = n.i32("Priority", options.Priority)
-	desc.cross_tokens = n.u32("CrossTokens", options.CrossTokens)
-	desc.key_count = n.u32("the number of Keys", len(options.Keys))
+	desc.priority = n.i32("Priority", o.Priority)
+	desc.cross_tokens = n.u32("CrossTokens", o.CrossTokens)
+	desc.key_count = n.u32("the number of Keys", len(o.Keys))
 	desc.key_stride = C.sizeof_quire_key
-	if options.Namespace != nil {
-		if options.Namespace.cache != c {
-			return Sequence{}, failed(ErrStale, "the namespace belongs to another cache")
+	if o.Namespace != nil {
+		if o.Namespace.cache != c {
+			return nil, failed(ErrStale, "the namespace belongs to another cache")
 		}
-		desc.ns = options.Namespace.handle
+		desc.ns = o.Namespace.handle
 	}
-	if len(options.Keys) != 0 {
-		desc.keys = (*C.quire_key)(a.alloc(uintptr(len(options.Keys)) * C.sizeof_quire_key))
-		for i, key := range options.Keys {
-			unsafe.Slice(desc.keys, len(options.Keys))[i] = C.quire_key{
+	if len(o.Keys) != 0 {
+		desc.keys = (*C.quire_key)(a.alloc(uintptr(len(o.Keys)) * C.sizeof_quire_key))
+		for i, key := range o.Keys {
+			unsafe.Slice(desc.keys, len(o.Keys))[i] = C.quire_key{
 				_type:      C.uint32_t(key.Type),
 				size_bytes: n.u32("the size of "+of("Keys", i, "Content"), len(key.Content)),
 				bytes:      a.bytes(key.Content),
@@ -147,11 +145,19 @@ func (c *Cache) NewSequence(options SequenceOptions) (Sequence, error) {
 			}
 		}
 	}
-	if n.err != nil {
-		return Sequence{}, n.err
+	return desc, n.err
+}
+
+// NewSequence creates an empty sequence; it holds no blocks until a step runs it.
+func (c *Cache) NewSequence(options SequenceOptions) (Sequence, error) {
+	var a arena
+	defer a.free()
+	desc, err := options.describe(c, &a)
+	if err != nil {
+		return Sequence{}, err
 	}
 	var out C.quire_seq
-	_, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+	_, err = c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
 		return C.q_seq_create(cache, desc, &out, e)
 	})
 	return Sequence{c, out}, err

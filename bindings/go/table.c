@@ -2,6 +2,8 @@
 
 #include "table.h"
 
+#include <string.h>
+
 #include "_cgo_export.h"
 
 const quire_api *quire_go_table;
@@ -56,6 +58,39 @@ quire_status quire_go_log_apply(quire_cache *cache, const void *bytes, uint64_t 
                                 quire_batch *batch, quire_step *out, quire_error *e) {
     quire_step_desc desc = describe(queues, queue_count, 0, 0, tag);
     return quire_go_table->log_apply(cache, bytes, size, &desc, batch, out, e);
+}
+
+static quire_status write_to_go(void *user, const void *bytes, uint64_t size_bytes) {
+    return quireGoSessionWrite((uintptr_t)user, (void *)bytes, size_bytes);
+}
+
+static quire_status read_from_go(void *user, void *bytes, uint64_t size_bytes) {
+    return quireGoSessionRead((uintptr_t)user, bytes, size_bytes);
+}
+
+quire_status quire_go_export(quire_cache *cache, quire_seq seq, const uint8_t *fingerprint,
+                             const uint8_t *name_space, const char *path, uintptr_t handle,
+                             quire_session_info *info, uint64_t timeout_ns, quire_error *e) {
+    quire_export_desc desc = {.struct_size = sizeof desc};
+    memcpy(desc.fingerprint, fingerprint, sizeof desc.fingerprint);
+    memcpy(desc.name_space, name_space, sizeof desc.name_space);
+    if (path != NULL)
+        return quire_go_table->seq_save_wait(cache, seq, &desc, path, info, timeout_ns, e);
+    desc.write = write_to_go;
+    desc.user = (void *)handle;
+    return quire_go_table->seq_export_wait(cache, seq, &desc, info, timeout_ns, e);
+}
+
+quire_status quire_go_import(quire_cache *cache, const quire_seq_desc *seq,
+                             const uint8_t *fingerprint, const uint8_t *name_space,
+                             const char *path, uintptr_t handle, quire_seq *out, quire_error *e) {
+    quire_import_desc desc = {.struct_size = sizeof desc, .seq = seq};
+    memcpy(desc.fingerprint, fingerprint, sizeof desc.fingerprint);
+    memcpy(desc.name_space, name_space, sizeof desc.name_space);
+    if (path != NULL) return quire_go_table->seq_restore(cache, &desc, path, out, NULL, e);
+    desc.read = read_from_go;
+    desc.user = (void *)handle;
+    return quire_go_table->seq_import(cache, &desc, out, NULL, e);
 }
 
 static void log_to_go(void *user, int32_t level, const char *component, const char *message) {

@@ -222,6 +222,14 @@ quire_status quire_go_log_apply(quire_cache *cache, const void *bytes, uint64_t 
                                 quire_queue *const *queues, uint32_t queue_count, uint64_t tag,
                                 quire_batch *batch, quire_step *out, quire_error *e);
 
+/* A sequence's session. `handle` names a Go stream; path NULL: the session goes through it. */
+quire_status quire_go_export(quire_cache *cache, quire_seq seq, const uint8_t *fingerprint,
+                             const uint8_t *name_space, const char *path, uintptr_t handle,
+                             quire_session_info *info, uint64_t timeout_ns, quire_error *e);
+quire_status quire_go_import(quire_cache *cache, const quire_seq_desc *seq,
+                             const uint8_t *fingerprint, const uint8_t *name_space,
+                             const char *path, uintptr_t handle, quire_seq *out, quire_error *e);
+
 /* Calls back into Go. */
 void quire_go_set_log(quire_instance_desc *desc, uintptr_t handle);
 void quire_go_set_run_tasks(quire_device_desc *desc, uintptr_t handle);

@@ -21,6 +21,7 @@
 #include "migrate.h"
 #include "queue.h"
 #include "sequence.h"
+#include "session.h"
 #include "size.h"
 #include "step.h"
 
@@ -172,7 +173,16 @@ extern "C" {
              (quire_device * device, quire_abandon_info * info, quire_error * error))              \
     QUIRE_FN(cache_events, (quire_cache * cache, uint32_t flags, quire_cache_event *events,        \
                             uint32_t capacity, uint32_t stride, quire_token *tokens,               \
-                            uint32_t token_capacity, quire_events_info *info, quire_error *error))
+                            uint32_t token_capacity, quire_events_info *info, quire_error *error)) \
+    QUIRE_FN(seq_export_wait, (quire_cache * cache, quire_seq seq, const quire_export_desc *desc,  \
+                               quire_session_info *info, uint64_t timeout_ns, quire_error *error)) \
+    QUIRE_FN(seq_import, (quire_cache * cache, const quire_import_desc *desc, quire_seq *out,      \
+                          quire_session_info *info, quire_error *error))                           \
+    QUIRE_FN(seq_save_wait,                                                                        \
+             (quire_cache * cache, quire_seq seq, const quire_export_desc *desc, const char *path, \
+              quire_session_info *info, uint64_t timeout_ns, quire_error *error))                  \
+    QUIRE_FN(seq_restore, (quire_cache * cache, const quire_import_desc *desc, const char *path,   \
+                           quire_seq *out, quire_session_info *info, quire_error *error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

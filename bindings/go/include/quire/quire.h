@@ -7,6 +7,7 @@
  *   queue.h      queues, fences, an engine's own streams and semaphores
  *   cache.h      cache, pools, statistics, namespaces
  *   sequence.h   sequences: create, fork, truncate, accept drafts, name tokens, end
+ *   session.h    a sequence as bytes or a file, and back
  *   step.h       begin / add / commit / finish
  *   batch.h      the tables of a step in the layouts that kernels read; graphs
  *   attention.h  kv_write and attend on a committed batch
@@ -49,6 +50,7 @@
 #include "migrate.h"
 #include "queue.h"
 #include "sequence.h"
+#include "session.h"
 #include "size.h"
 #include "step.h"
 
