@@ -2728,6 +2728,172 @@ const _: () = {
         "Offset of field: quire_token_span::reserved0",
     ][::core::mem::offset_of!(quire_token_span, reserved0) - 20usize];
 };
+pub type quire_session_write = ::core::option::Option<
+    unsafe extern "C" fn(
+        user: *mut ::core::ffi::c_void,
+        bytes: *const ::core::ffi::c_void,
+        size_bytes: u64,
+    ) -> quire_status,
+>;
+pub type quire_session_read = ::core::option::Option<
+    unsafe extern "C" fn(
+        user: *mut ::core::ffi::c_void,
+        bytes: *mut ::core::ffi::c_void,
+        size_bytes: u64,
+    ) -> quire_status,
+>;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_export_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub fingerprint: [u8; 32usize],
+    pub name_space: [u8; 32usize],
+    pub write: quire_session_write,
+    pub user: *mut ::core::ffi::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_export_desc"][::core::mem::size_of::<quire_export_desc>() - 96usize];
+    [
+        "Alignment of quire_export_desc",
+    ][::core::mem::align_of::<quire_export_desc>() - 8usize];
+    [
+        "Offset of field: quire_export_desc::struct_size",
+    ][::core::mem::offset_of!(quire_export_desc, struct_size) - 0usize];
+    [
+        "Offset of field: quire_export_desc::flags",
+    ][::core::mem::offset_of!(quire_export_desc, flags) - 4usize];
+    [
+        "Offset of field: quire_export_desc::next",
+    ][::core::mem::offset_of!(quire_export_desc, next) - 8usize];
+    [
+        "Offset of field: quire_export_desc::fingerprint",
+    ][::core::mem::offset_of!(quire_export_desc, fingerprint) - 16usize];
+    [
+        "Offset of field: quire_export_desc::name_space",
+    ][::core::mem::offset_of!(quire_export_desc, name_space) - 48usize];
+    [
+        "Offset of field: quire_export_desc::write",
+    ][::core::mem::offset_of!(quire_export_desc, write) - 80usize];
+    [
+        "Offset of field: quire_export_desc::user",
+    ][::core::mem::offset_of!(quire_export_desc, user) - 88usize];
+};
+impl Default for quire_export_desc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_import_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub fingerprint: [u8; 32usize],
+    pub name_space: [u8; 32usize],
+    pub seq: *const quire_seq_desc,
+    pub read: quire_session_read,
+    pub user: *mut ::core::ffi::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_import_desc",
+    ][::core::mem::size_of::<quire_import_desc>() - 104usize];
+    [
+        "Alignment of quire_import_desc",
+    ][::core::mem::align_of::<quire_import_desc>() - 8usize];
+    [
+        "Offset of field: quire_import_desc::struct_size",
+    ][::core::mem::offset_of!(quire_import_desc, struct_size) - 0usize];
+    [
+        "Offset of field: quire_import_desc::flags",
+    ][::core::mem::offset_of!(quire_import_desc, flags) - 4usize];
+    [
+        "Offset of field: quire_import_desc::next",
+    ][::core::mem::offset_of!(quire_import_desc, next) - 8usize];
+    [
+        "Offset of field: quire_import_desc::fingerprint",
+    ][::core::mem::offset_of!(quire_import_desc, fingerprint) - 16usize];
+    [
+        "Offset of field: quire_import_desc::name_space",
+    ][::core::mem::offset_of!(quire_import_desc, name_space) - 48usize];
+    [
+        "Offset of field: quire_import_desc::seq",
+    ][::core::mem::offset_of!(quire_import_desc, seq) - 80usize];
+    [
+        "Offset of field: quire_import_desc::read",
+    ][::core::mem::offset_of!(quire_import_desc, read) - 88usize];
+    [
+        "Offset of field: quire_import_desc::user",
+    ][::core::mem::offset_of!(quire_import_desc, user) - 96usize];
+};
+impl Default for quire_import_desc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_session_info {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub known_tokens: u32,
+    pub computed_tokens: u32,
+    pub blocks: u64,
+    pub size_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_session_info",
+    ][::core::mem::size_of::<quire_session_info>() - 40usize];
+    [
+        "Alignment of quire_session_info",
+    ][::core::mem::align_of::<quire_session_info>() - 8usize];
+    [
+        "Offset of field: quire_session_info::struct_size",
+    ][::core::mem::offset_of!(quire_session_info, struct_size) - 0usize];
+    [
+        "Offset of field: quire_session_info::flags",
+    ][::core::mem::offset_of!(quire_session_info, flags) - 4usize];
+    [
+        "Offset of field: quire_session_info::next",
+    ][::core::mem::offset_of!(quire_session_info, next) - 8usize];
+    [
+        "Offset of field: quire_session_info::known_tokens",
+    ][::core::mem::offset_of!(quire_session_info, known_tokens) - 16usize];
+    [
+        "Offset of field: quire_session_info::computed_tokens",
+    ][::core::mem::offset_of!(quire_session_info, computed_tokens) - 20usize];
+    [
+        "Offset of field: quire_session_info::blocks",
+    ][::core::mem::offset_of!(quire_session_info, blocks) - 24usize];
+    [
+        "Offset of field: quire_session_info::size_bytes",
+    ][::core::mem::offset_of!(quire_session_info, size_bytes) - 32usize];
+};
+impl Default for quire_session_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 pub const QUIRE_SIZE_LATENT: _bindgen_ty_36 = 1;
 pub type _bindgen_ty_36 = u32;
 #[repr(C)]
@@ -3527,10 +3693,50 @@ pub struct quire_api {
             error: *mut quire_error,
         ) -> quire_status,
     >,
+    pub seq_export_wait: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            seq: quire_seq,
+            desc: *const quire_export_desc,
+            info: *mut quire_session_info,
+            timeout_ns: u64,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub seq_import: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            desc: *const quire_import_desc,
+            out: *mut quire_seq,
+            info: *mut quire_session_info,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub seq_save_wait: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            seq: quire_seq,
+            desc: *const quire_export_desc,
+            path: *const ::core::ffi::c_char,
+            info: *mut quire_session_info,
+            timeout_ns: u64,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub seq_restore: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            desc: *const quire_import_desc,
+            path: *const ::core::ffi::c_char,
+            out: *mut quire_seq,
+            info: *mut quire_session_info,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 600usize];
+    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 632usize];
     ["Alignment of quire_api"][::core::mem::align_of::<quire_api>() - 8usize];
     [
         "Offset of field: quire_api::struct_size",
@@ -3763,6 +3969,18 @@ const _: () = {
     [
         "Offset of field: quire_api::cache_events",
     ][::core::mem::offset_of!(quire_api, cache_events) - 592usize];
+    [
+        "Offset of field: quire_api::seq_export_wait",
+    ][::core::mem::offset_of!(quire_api, seq_export_wait) - 600usize];
+    [
+        "Offset of field: quire_api::seq_import",
+    ][::core::mem::offset_of!(quire_api, seq_import) - 608usize];
+    [
+        "Offset of field: quire_api::seq_save_wait",
+    ][::core::mem::offset_of!(quire_api, seq_save_wait) - 616usize];
+    [
+        "Offset of field: quire_api::seq_restore",
+    ][::core::mem::offset_of!(quire_api, seq_restore) - 624usize];
 };
 pub type quire_get_api_fn = ::core::option::Option<
     unsafe extern "C" fn(

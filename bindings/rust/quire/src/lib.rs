@@ -17,6 +17,7 @@ mod migrate;
 mod queue;
 mod rows;
 mod sequence;
+mod session;
 mod shape;
 mod size;
 mod step;
@@ -38,6 +39,7 @@ pub use queue::{Fence, Native, Queue, FENCE_FAILED};
 pub use sequence::{
     Key, KeyType, Namespace, NamespaceInfo, Sequence, SequenceInfo, SequenceOptions,
 };
+pub use session::{SessionIdentity, SessionInfo};
 pub use shape::{DType, Group, GroupKind, Scale, Shard};
 pub use size::{Bound, SizeEstimate, SizeModel};
 pub use step::{OpenStep, Preempt, Step, StepOptions};

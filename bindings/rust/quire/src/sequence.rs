@@ -173,6 +173,19 @@ pub struct SequenceInfo {
 impl Cache {
     /// Creates a sequence without tokens.
     pub fn sequence(&self, options: SequenceOptions<'_>) -> Result<Sequence> {
+        let made = self.sequence_by(options, |desc, handle| {
+            invoke!(self.inner.api, seq_create(self.inner.pointer(), desc, handle))
+        })?;
+        made.ok_or_else(|| crate::Error::new(ErrorKind::Internal, "no sequence, and no reason"))
+    }
+
+    /// Creates a sequence by `create`, which gets its description and where its handle belongs.
+    /// `None`: short of blocks.
+    pub(crate) fn sequence_by(
+        &self,
+        options: SequenceOptions<'_>,
+        create: impl FnOnce(&sys::quire_seq_desc, &mut sys::quire_seq) -> Result<sys::quire_status>,
+    ) -> Result<Option<Sequence>> {
         let keys: Vec<_> = options.keys.iter().map(Key::raw).collect::<Result<_>>()?;
         let namespace = options.namespace.map(|namespace| namespace.inner.clone());
         let desc = desc!(quire_seq_desc {
@@ -190,8 +203,10 @@ impl Cache {
             }
         }
         let mut handle = 0;
-        invoke!(self.inner.api, seq_create(self.inner.pointer(), &desc, &mut handle))?;
-        Ok(Sequence::new(&self.inner, handle, namespace))
+        if create(&desc, &mut handle)? == sys::QUIRE_S_NO_BLOCKS {
+            return Ok(None);
+        }
+        Ok(Some(Sequence::new(&self.inner, handle, namespace)))
     }
 
     /// Creates a tenant's sharing domain. The key comes from the server, never from a request.

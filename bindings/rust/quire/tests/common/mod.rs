@@ -95,6 +95,7 @@ pub fn serve() -> Served {
             shards: &[Shard::whole(&device)],
             size: PoolSize::Blocks(16),
             block_tokens: BLOCK_TOKENS,
+            host_bytes: 4096, // 16 blocks
             ..CacheOptions::default()
         })
         .unwrap();
