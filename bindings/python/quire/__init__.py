@@ -17,7 +17,7 @@ Its modules, each of which imports only those before it:
     errors _ffi pointers libquire objects
     dtypes elements attention size calibration
     instance device queue memory groups
-    cache_base open_step sequence batch step events cache event_wire event_publisher
+    cache_base open_step session sequence batch step events cache event_wire event_publisher
     layer_thread layer_shapes layer_calls layer_masks layer_prompts layer_formats layer_store
     layer_rows layer_forward layer_repeat layer_latent continuous_rows continuous_forward
     vllm_release vllm_spec vllm_retention vllm_blocks vllm_running vllm_events vllm_request
@@ -45,6 +45,7 @@ from .memory import Memory
 from .queue import FAILED, Fence, Native, Queue
 from .sequence import (Key, KeyType, Namespace, NamespaceInfo, Sequence, SequenceFlags,
                        SequenceInfo)
+from .session import SessionInfo
 from .size import Size, estimate_size
 from .step import RUN, WAIT, CopyKind, Item, MaskKind, Preempt, Reason, Step
 
@@ -61,7 +62,7 @@ __all__ = [
     "PREEMPTION", "Pool",
     "Preempt", "Queue", "QuireError", "RESULT", "RUN", "Reason", "ReentrantError", "Rope",
     "RopePairing", "RopeScaling", "SPAN", "Scale", "Sequence", "SequenceFlags", "SequenceInfo",
-    "Shard", "Size", "StaleError", "Step", "StructError", "SystemCallError", "TimeoutError",
+    "SessionInfo", "Shard", "Size", "StaleError", "Step", "StructError", "SystemCallError", "TimeoutError",
     "UNKNOWN", "UnsupportedError", "Victim", "View", "Views", "WAIT", "estimate_size", "merge",
     "numpy_dtype",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import pathlib
 import weakref
 from typing import Any, Iterable, List, Optional, Sequence as Listed, Tuple, Union
 
@@ -22,6 +23,7 @@ from .libquire import INCOMPLETE, NO_BLOCKS, TIMED_OUT, ffi, new
 from .objects import Abandoned, expect
 from .queue import Queue, nanoseconds
 from .sequence import Key, Namespace, Sequence
+from .session import Path, Reader
 from .step import Items, Preempt, Step, given
 
 _MAX_LAYERS = 4096
@@ -303,6 +305,29 @@ class Cache(CacheBase):
                  priority: int = 0, cross_tokens: int = 0) -> Sequence:
         """Creates an empty sequence; it holds nothing until a step runs it."""
         return _sequence.create(self, namespace, keys, priority, cross_tokens)
+
+    def import_sequence(self, source: Union[bytes, Reader], *, fingerprint: bytes = b"",
+                        name_space: bytes = b"", namespace: Optional[Namespace] = None,
+                        keys: Listed[Key] = (), priority: int = 0,
+                        cross_tokens: int = 0) -> Optional[Sequence]:
+        """Creates a sequence from what Sequence.export returned, or from an object with read().
+
+        The sequence is in the host tier, and the next step that runs it brings it to the device.
+        fingerprint, name_space, keys and cross_tokens must be those of the exported one.
+        Returns  None  the host tier is short of blocks
+        Errors   ArgumentError, the session is damaged or foreign; IncompatibleError, it is of
+                 another version; what source.read() raised; EOFError.
+        """
+        return _sequence.from_session(self, source, fingerprint, name_space, namespace, keys,
+                                      priority, cross_tokens)
+
+    def restore(self, path: Path, *, fingerprint: bytes = b"", name_space: bytes = b"",
+                namespace: Optional[Namespace] = None, keys: Listed[Key] = (), priority: int = 0,
+                cross_tokens: int = 0) -> Optional[Sequence]:
+        """Creates a sequence from a file of Sequence.save. See import_sequence. Errors:
+        SystemCallError, the file cannot be read."""
+        return _sequence.from_session(self, pathlib.Path(path), fingerprint, name_space, namespace,
+                                      keys, priority, cross_tokens)
 
     def set_tokens(self, spans: "np.ndarray[Any, Any]", tokens: elements.Tokens) -> None:
         """Names unknown tokens of many sequences, with an array of quire.SPAN."""

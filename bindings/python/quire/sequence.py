@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any, List, Optional, Sequence as Listed
+import io
+from typing import Any, List, Optional, Sequence as Listed, Tuple, Union
 
 import numpy as np
 
-from . import elements, errors
+from . import elements, errors, session
 from .cache_base import CacheBase
 from .libquire import ffi, new
 from .objects import expect
 from .open_step import OpenStep
+from .session import Path, Reader, SessionInfo, Writer
 
 
 class SequenceFlags(enum.IntFlag):
@@ -175,13 +177,37 @@ class Sequence:
                             info.draft_tokens, info.lookahead_tokens, info.blocks_held,
                             info.preemptions, info.priority)
 
+    def export(self, *, fingerprint: bytes = b"", name_space: bytes = b"",
+               timeout: Optional[float] = None) -> bytes:
+        """The sequence as bytes, with its tokens, K and V. See export_to."""
+        content = io.BytesIO()
+        self.export_to(content, fingerprint=fingerprint, name_space=name_space, timeout=timeout)
+        return content.getvalue()
+
+    def export_to(self, file: Writer, *, fingerprint: bytes = b"", name_space: bytes = b"",
+                  timeout: Optional[float] = None) -> SessionInfo:
+        """Writes the sequence's session to a file-like object, a few MiB at a time.
+
+        fingerprint  names the weights, and all else that determines K and V; up to 32 bytes
+        name_space   names the tenant; up to 32 bytes
+        Errors       BusyError, it is in the open step, or has drafts; TimeoutError, its last step
+                     still runs after `timeout` seconds; what file.write() raised.
+        """
+        return session.write(self._cache, self.handle, file, fingerprint, name_space, timeout)
+
+    def save(self, path: Path, *, fingerprint: bytes = b"", name_space: bytes = b"",
+             timeout: Optional[float] = None) -> SessionInfo:
+        """Writes the sequence's session into a file, which is whole or as before. See export_to.
+        Errors: SystemCallError, the file cannot be written."""
+        return session.write(self._cache, self.handle, path, fingerprint, name_space, timeout)
+
     def __repr__(self) -> str:
         return f"<quire.Sequence {self.handle:#x}>"
 
 
-def create(cache: CacheBase, namespace: Optional[Namespace], keys: Listed[Key], priority: int,
-           cross_tokens: int) -> Sequence:
-    """Creates a sequence. Errors: StaleError for a namespace of another cache."""
+def _describe(cache: CacheBase, namespace: Optional[Namespace], keys: Listed[Key], priority: int,
+              cross_tokens: int) -> Tuple[Any, Any]:
+    """The quire_seq_desc, and what keeps its arrays."""
     if namespace is not None and namespace._cache is not cache:
         raise errors.StaleError("the namespace belongs to another cache")
     for key in keys:
@@ -193,6 +219,24 @@ def create(cache: CacheBase, namespace: Optional[Namespace], keys: Listed[Key], 
     desc = new("quire_seq_desc", ns=0 if namespace is None else namespace.handle,
                keys=array if len(keys) != 0 else ffi.NULL, key_count=len(keys),
                key_stride=ffi.sizeof("quire_key"), priority=priority, cross_tokens=cross_tokens)
+    return desc, (array, kept)
+
+
+def create(cache: CacheBase, namespace: Optional[Namespace], keys: Listed[Key], priority: int,
+           cross_tokens: int) -> Sequence:
+    """Creates a sequence. Errors: StaleError for a namespace of another cache."""
+    desc, _kept = _describe(cache, namespace, keys, priority, cross_tokens)
     out = ffi.new("quire_seq *")
     cache._call("seq_create", desc, out)
     return Sequence(cache, int(out[0]))
+
+
+def from_session(cache: CacheBase, source: Union[bytes, Reader, Path], fingerprint: bytes,
+                 name_space: bytes, namespace: Optional[Namespace], keys: Listed[Key],
+                 priority: int, cross_tokens: int) -> Optional[Sequence]:
+    """Creates a sequence from a session. None: the host tier is short of blocks."""
+    described = _describe(cache, namespace, keys, priority, cross_tokens)
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        source = io.BytesIO(source)
+    handle = session.read(cache, source, described, fingerprint, name_space)
+    return None if handle is None else Sequence(cache, handle)
