@@ -36,6 +36,7 @@ Arguments::Arguments(Bytes *input, const std::string &plugin)
         cache.group_stride = sizeof group;
         cache.block_tokens = 4;
         cache.blocks = 12;
+        cache.host_bytes = has_memory ? 4096 : 0;
         cache.max_sequences = 4;
         cache.max_sequence_tokens = 40;
         quire_cache *made_cache = nullptr;
@@ -239,6 +240,48 @@ const quire_seq_desc *Arguments::seq_desc() {
     desc.keys = inputs(keys, count, desc.key_stride);
     desc.priority = static_cast<int32_t>(n32());
     desc.cross_tokens = rare32();
+    return input(desc);
+}
+
+quire_status Arguments::take(void *user, const void *bytes, uint64_t size_bytes) {
+    auto *self = static_cast<Arguments *>(user);
+    const auto *first = static_cast<const char *>(bytes);
+    self->session_.insert(self->session_.end(), first, first + size_bytes);
+    return self->stream_status_;
+}
+
+quire_status Arguments::give(void *user, void *bytes, uint64_t size_bytes) {
+    auto *self = static_cast<Arguments *>(user);
+    size_t count = std::min<size_t>(size_bytes, self->session_.size() - self->session_read_);
+    std::memset(bytes, 0, size_bytes);
+    if (count != 0) std::memcpy(bytes, self->session_.data() + self->session_read_, count);
+    self->session_read_ += count;
+    return self->stream_status_;
+}
+
+const quire_export_desc *Arguments::export_desc() {
+    quire_export_desc desc{};
+    session_.clear();
+    stream_status_ = static_cast<quire_status>(rare32());
+    desc.fingerprint[0] = static_cast<uint8_t>(rare32());
+    desc.name_space[31] = static_cast<uint8_t>(rare32());
+    desc.write = input_.one_in(8) ? nullptr : take;
+    desc.user = this;
+    return input(desc);
+}
+
+const quire_import_desc *Arguments::import_desc() {
+    quire_import_desc desc{};
+    session_read_ = 0;
+    stream_status_ = static_cast<quire_status>(rare32());
+    if (!session_.empty() && input_.one_in(4)) {
+        session_[input_.number32() % session_.size()] ^= static_cast<char>(input_.byte());
+    }
+    desc.fingerprint[0] = static_cast<uint8_t>(rare32());
+    desc.name_space[31] = static_cast<uint8_t>(rare32());
+    desc.seq = input_.one_in(2) ? nullptr : seq_desc();
+    desc.read = input_.one_in(8) ? nullptr : give;
+    desc.user = this;
     return input(desc);
 }
 

@@ -119,6 +119,8 @@ class Arguments {
     uint32_t *number_out() { return input_.one_in(64) ? nullptr : outputs<uint32_t>(1, 4); }
     uint64_t *size_out() { return input_.one_in(64) ? nullptr : outputs<uint64_t>(1, 8); }
     const char *text();
+    // A path in a folder that does not exist; NULL sometimes.
+    const char *absent() { return input_.one_in(8) ? nullptr : "/nowhere/at/all"; }
     const quire_native *native();
 
     // A struct whose memory ends where its stated size does.
@@ -168,6 +170,9 @@ class Arguments {
     const quire_migrate_desc *migrate_desc();
     const quire_size_desc *size_desc();
     const quire_seq_desc *seq_desc();
+    // A session's stream: bytes of the input, or a failure after some of them.
+    const quire_export_desc *export_desc();
+    const quire_import_desc *import_desc();
     const quire_step_desc *step_desc();
     const quire_batch_desc *batch_desc();
     const quire_merge_args *merge_args();
@@ -179,6 +184,13 @@ class Arguments {
         return input_.one_in(2) ? input_.byte() : input_.number32() & 8191;
     }
     void chain(char *head);
+    static quire_status take(void *user, const void *bytes, uint64_t size_bytes);
+    static quire_status give(void *user, void *bytes, uint64_t size_bytes);
+
+    // What the last export wrote, which the next import reads.
+    std::vector<char> session_;
+    size_t session_read_ = 0;
+    quire_status stream_status_ = QUIRE_OK;
 
     Bytes &input_;
     int64_t live_before_;

@@ -376,6 +376,33 @@ const Call kCalls[] = {
                                 a->n64()};
          return a->api.attend(a->one(a->batches), a->input(args), a->one(a->queues), a->error());
      }},
+    {"seq_export_wait",
+     [](Arguments *a) {
+         return a->api.seq_export_wait(a->cache(), a->handle(), a->export_desc(),
+                                       a->output<quire_session_info>(), a->n64() & 1023,
+                                       a->error());
+     }},
+    {"seq_import",
+     [](Arguments *a) {
+         return a->handle_made([&](auto out) {
+             return a->api.seq_import(a->cache(), a->import_desc(), out,
+                                      a->output<quire_session_info>(), a->error());
+         });
+     }},
+    {"seq_save_wait",
+     [](Arguments *a) {
+         const char *path = a->absent();
+         return a->api.seq_save_wait(a->cache(), a->handle(), a->export_desc(), path,
+                                     a->output<quire_session_info>(), a->n64() & 1023, a->error());
+     }},
+    {"seq_restore",
+     [](Arguments *a) {
+         const char *path = a->absent();
+         return a->handle_made([&](auto out) {
+             return a->api.seq_restore(a->cache(), a->import_desc(), path, out,
+                                       a->output<quire_session_info>(), a->error());
+         });
+     }},
     {"attention_merge",
      [](Arguments *a) {
          return a->api.attention_merge(a->one(a->queues), a->merge_args(), a->error());
