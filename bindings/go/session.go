@@ -27,7 +27,8 @@ type SessionInfo struct {
 
 // Export writes the sequence's session: its tokens, K and V. Steps go on meanwhile, but none takes
 // this sequence. A timeout is for the sequence's last step, and ErrTimeout says that nothing was
-// written; negative: no limit. An error of the writer is returned as it is, and a panic as an error.
+// written; negative: no limit. An error of the writer is returned as it is, and its panic as an
+// error.
 func (s Sequence) Export(to io.Writer, as SessionIdentity,
 	timeout time.Duration) (SessionInfo, error) {
 	if to == nil {

@@ -62,7 +62,7 @@ __all__ = [
     "PREEMPTION", "Pool",
     "Preempt", "Queue", "QuireError", "RESULT", "RUN", "Reason", "ReentrantError", "Rope",
     "RopePairing", "RopeScaling", "SPAN", "Scale", "Sequence", "SequenceFlags", "SequenceInfo",
-    "SessionInfo", "Shard", "Size", "StaleError", "Step", "StructError", "SystemCallError", "TimeoutError",
-    "UNKNOWN", "UnsupportedError", "Victim", "View", "Views", "WAIT", "estimate_size", "merge",
+    "SessionInfo", "Shard", "Size", "StaleError", "Step", "StructError", "SystemCallError",
+    "TimeoutError", "UNKNOWN", "UnsupportedError", "Victim", "View", "Views", "WAIT", "estimate_size", "merge",
     "numpy_dtype",
 ]

@@ -67,7 +67,7 @@ impl Error {
         Self::new(ErrorKind::Timeout, "timed out; nothing changed")
     }
 
-    /// Of a writer or reader that a caller passed.
+    /// The error of a writer or reader that a caller passed.
     pub(crate) fn of_io(error: &std::io::Error) -> Self {
         let mut made = Self::new(ErrorKind::Os, error.to_string());
         made.native_code = error.raw_os_error().map_or(0, i64::from);
