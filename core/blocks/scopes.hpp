@@ -86,8 +86,8 @@ class Scopes {
     // True if two scopes have the same spans over tokens [begin, end).
     bool same_overlap(uint32_t one, uint32_t other, uint32_t begin, uint32_t end) const;
 
-    // A digest of the whole-sequence keys of `root` and of the spans of `scope`, which may be kNone;
-    // the same in every process, and whatever the namespace.
+    // A digest of the whole-sequence keys of `root` and of the spans of `scope`, which may be
+    // kNone; the same in every process, and whatever the namespace.
     void digest(uint32_t root, uint32_t scope, uint8_t out[16]) const;
 
     bool lists(uint32_t scope) const { return records_[scope].lists; }

@@ -3,8 +3,8 @@
 // session_export: a sequence's session, piece by piece, while the cache goes on.
 //
 // From begin() to end() the sequence is lent: nothing takes, changes or preempts it, and the cache
-// is not migrated, so its blocks stay what and where they are. Each piece is copied from the devices
-// by queues of the export's own.
+// is not migrated, so its blocks stay what and where they are. Each piece is copied from the
+// devices by queues of the export's own.
 //
 // Threads: none; Cache holds its lock around each call. What next() gave is valid until the next
 // call, without the lock too.

@@ -46,8 +46,8 @@ class SessionHead {
  public:
     explicit SessionHead(const HostAllocator *host) : bytes_(host) {}
 
-    // Writing: begin() makes room and zeros it; the fields are filled through the references; seal()
-    // writes sizes and checksum. False: no memory.
+    // Writing: begin() makes room and zeros it; the fields are filled through the references;
+    // seal() writes sizes and checksum. False: no memory.
     [[nodiscard]] bool begin(uint32_t group_count, uint32_t known);
     void seal(uint64_t total_bytes);
 

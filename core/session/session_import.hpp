@@ -30,7 +30,7 @@ class SessionImport {
     bool at_end() const { return at_.at_end(); }
     // The size of the next block's bytes. REQUIRES: not at the end.
     Status next_bytes(uint64_t *size_bytes) const;
-    // Of its first bytes, a CanonicalHeader; then of all.
+    // OK if the next block begins with these bytes, a CanonicalHeader; then: if it is all of these.
     Status check_header(const uint8_t *bytes) const { return at_.check_header(bytes); }
     Status check(const uint8_t *bytes, uint64_t size_bytes);
     // Fills the block that check() accepted, and goes on to the next.

@@ -139,6 +139,22 @@ TEST_F(RefusedCall, for_a_null_in_any_place_of_a_step) {
     w.must("step_abort", w.api.step_abort(w.cache, step, e));
 }
 
+TEST_F(RefusedCall, for_a_null_in_any_place_of_a_session) {
+    quire_error *e = &w.error;
+    auto save = described<quire_export_desc>();
+    auto restore = described<quire_import_desc>();
+    auto session = described<quire_session_info>();
+    const char *const file = "/nowhere/at/all";
+    quire_seq back = 0;
+    null_each("seq_export_wait", w.api.seq_export_wait, {3}, w.cache, w.seq, &save, &session,
+              uint64_t{0}, e);
+    null_each("seq_import", w.api.seq_import, {3}, w.cache, &restore, &back, &session, e);
+    null_each("seq_save_wait", w.api.seq_save_wait, {4}, w.cache, w.seq, &save, file, &session,
+              uint64_t{0}, e);
+    null_each("seq_restore", w.api.seq_restore, {4}, w.cache, &restore, file, &back, &session, e);
+    EXPECT_EQ(back, 0u);
+}
+
 TEST_F(RefusedCall, for_a_null_in_any_place_of_a_cache) {
     auto group = described<quire_group_desc>();
     group.layer_count = group.kv_heads = 1;
@@ -186,18 +202,6 @@ TEST_F(RefusedCall, for_a_null_in_any_place_of_a_cache) {
               e);
     null_each("seq_get_info", w.api.seq_get_info, {}, w.cache, w.seq, &seq_info, e);
     null_each("seq_accept_path", w.api.seq_accept_path, {}, w.cache, w.seq, &path, 1u, e);
-    auto save = described<quire_export_desc>();
-    auto restore = described<quire_import_desc>();
-    auto session = described<quire_session_info>();
-    const char *const file = "/nowhere/at/all";
-    quire_seq back = 0;
-    null_each("seq_export_wait", w.api.seq_export_wait, {3}, w.cache, w.seq, &save, &session,
-              uint64_t{0}, e);
-    null_each("seq_import", w.api.seq_import, {3}, w.cache, &restore, &back, &session, e);
-    null_each("seq_save_wait", w.api.seq_save_wait, {4}, w.cache, w.seq, &save, file, &session,
-              uint64_t{0}, e);
-    null_each("seq_restore", w.api.seq_restore, {4}, w.cache, &restore, file, &back, &session, e);
-    EXPECT_EQ(back, 0u);
     null_each("prefix_probe", w.api.prefix_probe, {}, w.cache, w.seq, &token, 1u, &count, e);
     null_each("cache_events", w.api.cache_events, {5}, w.cache, 0u, &event, 1u, event_size, &token,
               1u, &events, e);
