@@ -63,6 +63,6 @@ __all__ = [
     "Preempt", "Queue", "QuireError", "RESULT", "RUN", "Reason", "ReentrantError", "Rope",
     "RopePairing", "RopeScaling", "SPAN", "Scale", "Sequence", "SequenceFlags", "SequenceInfo",
     "SessionInfo", "Shard", "Size", "StaleError", "Step", "StructError", "SystemCallError",
-    "TimeoutError", "UNKNOWN", "UnsupportedError", "Victim", "View", "Views", "WAIT", "estimate_size", "merge",
-    "numpy_dtype",
+    "TimeoutError", "UNKNOWN", "UnsupportedError", "Victim", "View", "Views", "WAIT",
+    "estimate_size", "merge", "numpy_dtype",
 ]
