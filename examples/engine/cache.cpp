@@ -316,6 +316,26 @@ std::vector<uint8_t> Cache::calibration() const {
     return bytes;
 }
 
+quire_session_info Cache::save_sequence(quire_seq seq, const std::string &path,
+                                        const Fingerprint &fingerprint) {
+    auto desc = described<quire_export_desc>();
+    std::copy(fingerprint.begin(), fingerprint.end(), desc.fingerprint);
+    auto info = described<quire_session_info>();
+    call(api_.seq_save_wait, cache_.get(), seq, &desc, path.c_str(), &info, UINT64_MAX);
+    return info;
+}
+
+quire_seq Cache::restore_sequence(const std::string &path, const Fingerprint &fingerprint) {
+    auto desc = described<quire_import_desc>();
+    std::copy(fingerprint.begin(), fingerprint.end(), desc.fingerprint);
+    quire_seq seq = 0;
+    if (call(api_.seq_restore, cache_.get(), &desc, path.c_str(), &seq,
+             static_cast<quire_session_info *>(nullptr)) == QUIRE_S_NO_BLOCKS) {
+        throw Failure(path + " does not fit into the host tier: give more --host-bytes");
+    }
+    return seq;
+}
+
 std::optional<Moved> Cache::migrate(const CacheTarget &target) {
     std::vector<Shard> fresh = open_devices(target.backend, target.device_index, target.shards);
     const std::vector<quire_shard_desc> shards = described_shards(fresh);

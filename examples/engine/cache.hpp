@@ -15,6 +15,7 @@
 #include "quire/api.h"
 #include "quire/migrate.h"
 #include "ranks.hpp"
+#include "session.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -103,6 +104,12 @@ class Cache {
 
     // The magnitudes that a cache with QUIRE_CACHE_CALIBRATE has measured. Waits for its steps.
     std::vector<uint8_t> calibration() const;
+
+    // Keeps the sequence in a file: its tokens, K and V.
+    quire_session_info save_sequence(quire_seq seq, const std::string &path,
+                                     const Fingerprint &fingerprint);
+    // The sequence in a file. Its blocks are in the host tier until a step runs it.
+    quire_seq restore_sequence(const std::string &path, const Fingerprint &fingerprint);
 
     // Moves everything to devices that it opens, between two steps; shards() and the batch are then
     // new. Returns nothing if the target's pool has no room for the live blocks: nothing changed.

@@ -86,6 +86,66 @@ Request prompt_request(const Options &options, const Tokenizer &tokenizer, size_
     return request;
 }
 
+// Goes on from a session. Its last token is computed again, which gives the logits of the next one.
+Request restored_request(const Options &options, const Model &model) {
+    const size_t steps = std::min(size_t{options.steps}, model.config().seq_len);
+    Request request;
+    request.prompt = session_tokens(options.restore_session, model.config().vocab_size);
+    if (request.prompt.size() > steps) {
+        throw Failure(options.restore_session + " has " + std::to_string(request.prompt.size()) +
+                      " tokens already, and --steps allows " + std::to_string(steps) +
+                      " in all (the model's longest sequence is " +
+                      std::to_string(model.config().seq_len) + ")");
+    }
+    request.generate_limit = steps - (request.prompt.size() - 1);
+    request.temperature = options.temperature;
+    return request;
+}
+
+std::vector<Request> make_requests(const Options &options, const Model &model,
+                                   const Tokenizer &tokenizer) {
+    if (!options.restore_session.empty()) {
+        return {restored_request(options, model)};
+    }
+    const size_t seq_len = model.config().seq_len;
+    return options.prompt ? std::vector{prompt_request(options, tokenizer, seq_len)}
+                          : chat_workload(tokenizer, seq_len, options.seed);
+}
+
+// The text that begins in a file, ends in one, or both.
+class KeptText {
+ public:
+    KeptText(const Options &options, const Model &model) : options_(options) {
+        if (!options.save_session.empty() || !options.restore_session.empty()) {
+            fingerprint_ = fingerprint_of(model);
+        }
+    }
+    // Restores the sequence, without its last token, and lets the scheduler keep the text.
+    void join(SchedulerOptions &scheduling, std::span<const Request> requests, Cache &cache) {
+        if (!options_.restore_session.empty()) {
+            scheduling.restored = cache.restore_sequence(options_.restore_session, fingerprint_);
+            cache.truncate_sequence(scheduling.restored, requests.front().prompt.size() - 1);
+        }
+        if (!options_.save_session.empty()) {
+            scheduling.on_finish = [&](quire_seq seq) {
+                saved_ = cache.save_sequence(seq, options_.save_session, fingerprint_);
+            };
+        }
+    }
+    void tell() const {
+        if (saved_ && !options_.json) {
+            std::fprintf(stderr, "%s holds %u tokens in %llu bytes\n",
+                         options_.save_session.c_str(), saved_->computed_tokens,
+                         static_cast<unsigned long long>(saved_->size_bytes));
+        }
+    }
+
+ private:
+    const Options &options_;
+    Fingerprint fingerprint_{};
+    std::optional<quire_session_info> saved_;
+};
+
 std::vector<uint8_t> read_file(const std::string &path) {
     std::ifstream in(path, std::ios::binary);
     std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(in),
@@ -97,8 +157,12 @@ std::vector<uint8_t> read_file(const std::string &path) {
 }
 
 // Called before a run whose result is lost if its file cannot be written; creates nothing.
+// path: empty if there is no such file.
 void expect_writable(const std::string &path) {
     namespace fs = std::filesystem;
+    if (path.empty()) {
+        return;
+    }
     std::error_code unknown;
     fs::path where = path;
     if (!fs::exists(where, unknown)) {
@@ -232,12 +296,18 @@ std::optional<Comparison> dense_comparison(const Options &options, const Model &
     return Comparison(dense_texts(model, requests, options.seed, thread_count), ties_allowed);
 }
 
-void print_texts(const Scheduler &scheduler, const Tokenizer &tokenizer, const Request &request) {
+// is_continued: the run that saved the session has printed the first token.
+void print_texts(const Scheduler &scheduler, const Tokenizer &tokenizer, const Request &request,
+                 bool is_continued) {
     for (uint32_t sample = 0; sample < request.sample_count; ++sample) {
         uint32_t previous = request.prompt.back();
+        bool is_printed = is_continued;
         for (const uint32_t token : scheduler.generated(request.id, sample)) {
             const std::string piece = tokenizer.decode(previous, token);
-            std::fwrite(piece.data(), 1, piece.size(), stdout);
+            if (!is_printed) {
+                std::fwrite(piece.data(), 1, piece.size(), stdout);
+            }
+            is_printed = false;
             previous = token;
         }
         std::fputc('\n', stdout);
@@ -246,15 +316,12 @@ void print_texts(const Scheduler &scheduler, const Tokenizer &tokenizer, const R
 }
 
 int run(const Options &options) {
-    if (!options.calibrate.empty()) {
-        expect_writable(options.calibrate);
-    }
+    expect_writable(options.calibrate);
+    expect_writable(options.save_session);
     const Model model = make_model(options);
     const ModelConfig &config = model.config();
     const Tokenizer tokenizer = make_tokenizer(options, model);
-    const std::vector<Request> requests =
-        options.prompt ? std::vector{prompt_request(options, tokenizer, config.seq_len)}
-                       : chat_workload(tokenizer, config.seq_len, options.seed);
+    const std::vector<Request> requests = make_requests(options, model, tokenizer);
 
     CacheOptions own = cache_options(options, config, requests);
     const std::vector<HeadRange> ranges = rank_heads(options, config);
@@ -273,8 +340,10 @@ int run(const Options &options) {
                           static_cast<uint32_t>(config.kv_head_count));
     Forward forward(model, cache, options.fault, others ? &*others : nullptr, ranges);
     std::optional<Comparison> comparison = dense_comparison(options, model, requests);
-    Scheduler scheduler(requests, cache, forward, scheduler_options(options, config),
-                        comparison ? &*comparison : nullptr);
+    SchedulerOptions scheduling = scheduler_options(options, config);
+    KeptText kept(options, model);
+    kept.join(scheduling, requests, cache);
+    Scheduler scheduler(requests, cache, forward, scheduling, comparison ? &*comparison : nullptr);
     Progress progress(!options.json, requests.size());
     const auto begin = std::chrono::steady_clock::now();
     while (scheduler.step()) {
@@ -298,9 +367,10 @@ int run(const Options &options) {
         others->finish();
     }
 
-    if (options.prompt) {
-        print_texts(scheduler, tokenizer, requests.front());
+    if (options.tells_one_text()) {
+        print_texts(scheduler, tokenizer, requests.front(), !options.restore_session.empty());
     }
+    kept.tell();
     const Report report{.request_count = requests.size(),
                         .text_count = scheduler.totals().texts_done,
                         .seconds = seconds.count(),
@@ -311,7 +381,7 @@ int run(const Options &options) {
                         .stats = cache.stats(),
                         .migrations = migrations.records(),
                         .comparison = comparison ? &*comparison : nullptr};
-    std::ostream &out = options.prompt ? std::cerr : std::cout;
+    std::ostream &out = options.tells_one_text() ? std::cerr : std::cout;
     options.json ? print_json(out, report) : print_table(out, report);
     return comparison && !comparison->passed() ? 1 : 0;
 }

@@ -68,6 +68,7 @@ class Model {
     const LayerWeights &layer(size_t index) const { return layers_[index]; }
     std::span<const float> final_norm() const { return final_norm_; }
     std::span<const float> classifier() const { return classifier_; }
+    std::span<const float> weights() const { return storage_; }  // all of them
 
  private:
     Model() = default;

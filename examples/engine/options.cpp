@@ -30,6 +30,12 @@ constexpr const char *kCalibrationExample =
     "  ./dev run --calibrate demo.cal\n"
     "  ./dev run --kv-dtype int8 --kv-scale head --calibration demo.cal";
 
+constexpr const char *kSessionExample =
+    "Example: half a story now, and the rest from a file in another process, on another device\n"
+    "  ./dev run --prompt \"Tell me\" --steps 128 --save-session half.session\n"
+    "  ./dev run --restore-session half.session --steps 256 --device vulkan\n"
+    "The second continues where the first ended: its text begins after the last token printed.";
+
 constexpr uint32_t kMostBlocks = 0x7FFFFFFF;
 
 // Options whose text has to be converted for the engine.
@@ -123,6 +129,30 @@ void check_calibration(const CLI::App &app, const Options &options) {
     }
 }
 
+// Checks what makes sense for one text only.
+void check_text(const CLI::App &app, const Options &options) {
+    if (app.count("--prompt") > 0 || !options.restore_session.empty()) {
+        return;
+    }
+    for (const char *name : {"--steps", "--temperature", "--save-session"}) {
+        if (app.count(name) > 0) {
+            throw CLI::ValidationError(name, "is for --prompt or --restore-session");
+        }
+    }
+}
+
+// Checks that one process holds all of the text.
+void check_session(const Options &options) {
+    for (const auto &[name, path] : {std::pair{"--save-session", &options.save_session},
+                                     std::pair{"--restore-session", &options.restore_session}}) {
+        if (!path->empty() && options.processes) {
+            throw CLI::ValidationError(name,
+                                       "a rank holds only its own heads: leave out "
+                                       "--processes");
+        }
+    }
+}
+
 void add_model_options(CLI::App &app, Options &options) {
     auto *weights = add_weights_options(app, options.weights, options.tokenizer);
     app.add_option("--seed", options.seed,
@@ -203,14 +233,19 @@ void add_text_options(CLI::App &app, Options &options, Given &given) {
     app.add_option("--steps", options.steps,
                    "tokens computed for each text, prompt included; default 256, at most the "
                    "model's longest sequence")
-        ->check(CLI::Range(1U, 1U << 30))
-        ->needs(prompt);
+        ->check(CLI::Range(1U, 1U << 30));
     app.add_option("--temperature", options.temperature, "0, the default, is greedy")
-        ->check(number_range(0, 100))
-        ->needs(prompt);
-    app.add_option("--samples", options.samples, "texts made of the prompt, default 1")
-        ->check(CLI::Range(1U, 4096U))
-        ->needs(prompt);
+        ->check(number_range(0, 100));
+    auto *samples =
+        app.add_option("--samples", options.samples, "texts made of the prompt, default 1")
+            ->check(CLI::Range(1U, 4096U))
+            ->needs(prompt);
+    app.add_option("--save-session", options.save_session,
+                   "keep the text in this file: its tokens, K and V, after --steps tokens")
+        ->excludes(samples);
+    app.add_option("--restore-session", options.restore_session,
+                   "go on from what --save-session kept, to --steps tokens in all")
+        ->excludes(prompt);
 }
 
 }  // namespace
@@ -219,7 +254,7 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
     Options options;
     Given given;
     CLI::App app(kDescription, "quire-engine");
-    app.footer(std::string(kExample) + "\n\n" + kCalibrationExample);
+    app.footer(std::string(kExample) + "\n\n" + kCalibrationExample + "\n\n" + kSessionExample);
     add_model_options(app, options);
     add_pool_options(app, options, given);
     add_rank_options(app, options, given);
@@ -249,6 +284,8 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
         if (options.check && options.q_dtype != "f32") {
             throw CLI::ValidationError("--check", "the dense run keeps f32: give --q-dtype f32");
         }
+        check_text(app, options);
+        check_session(options);
         check_calibration(app, options);
         read_migrations(given, options);
     } catch (const CLI::CallForHelp &help) {
@@ -262,7 +299,7 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
     options.preempt = preempt_kind(given.preempt);
     if (app.count("--prompt") > 0) {
         options.prompt = given.prompt;
-    } else {
+    } else if (options.restore_session.empty()) {
         // The dense run keeps f32: rounded numbers may give other texts although nothing is wrong.
         options.check = !given.no_check && options.kv_dtype == "f32" && options.q_dtype == "f32";
     }

@@ -24,9 +24,14 @@ struct MigrateTo {
 };
 
 struct Options {
+    // One text is made, of a prompt or a session, and not the workload.
+    bool tells_one_text() const { return prompt.has_value() || !restore_session.empty(); }
+
     std::string weights;  // empty: a seeded model
     std::string tokenizer;
     std::optional<std::string> prompt;  // none: use the built-in workload
+    std::string save_session;           // the file to keep the prompt's text in; empty: none
+    std::string restore_session;        // the file to go on from; empty: none
     std::string device = "cpu";
     uint32_t device_index = 0;
     uint32_t pool_blocks = 128;  // including the null block

@@ -89,6 +89,11 @@ void Scheduler::arrive() {
         texts_.back()->request = &request;
         texts_.back()->tokens = request.prompt;
         waiting_.push_back(texts_.back().get());
+        if (options_.restored != 0) {
+            Text &text = *texts_.back();
+            text.seq = options_.restored;
+            text.known = text.computed = text.tokens.size() - 1;
+        }
     }
 }
 
@@ -293,6 +298,9 @@ void Scheduler::extend(Text &text, std::span<const float> logits) {
 }
 
 void Scheduler::finish(Text &text) {
+    if (options_.on_finish) {
+        options_.on_finish(text.seq);
+    }
     cache_.end_sequence(text.seq);
     std::erase(running_, &text);
     std::erase(waiting_, &text);

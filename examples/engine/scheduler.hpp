@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -38,6 +39,10 @@ struct SchedulerOptions {
     size_t max_text_tokens = 0;  // the model's seq_len
     uint32_t preempt = 0;        // QUIRE_PREEMPT_*
     uint64_t seed = 0;
+    // A sequence that holds all tokens but the last of the only request's prompt; 0: none.
+    quire_seq restored = 0;
+    // Called with each text that is finished, while Quire still has its sequence.
+    std::function<void(quire_seq seq)> on_finish = {};
 };
 
 struct Totals {

@@ -586,13 +586,13 @@ LISTS = {"--list": CASES, "--list-long": LONG_CASES, "--list-extended": EXTENDED
          "--list-cuda": CUDA_CASES, "--list-hip": HIP_CASES, "--list-gpu": GPU_CASES}
 
 
-def main():
-    if len(sys.argv) == 2 and sys.argv[1] in LISTS:
-        print("\n".join(case.__name__ for case in LISTS[sys.argv[1]]))
+def main(lists):
+    if len(sys.argv) == 2 and sys.argv[1].startswith("--list"):
+        print("\n".join(case.__name__ for case in lists.get(sys.argv[1], [])))
         return
     program, folder, name = sys.argv[1:]
-    {case.__name__: case for case in sum(LISTS.values(), [])}[name](Engine(program, folder))
+    {case.__name__: case for case in sum(lists.values(), [])}[name](Engine(program, folder))
 
 
 if __name__ == "__main__":
-    main()
+    main(LISTS)
