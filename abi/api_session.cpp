@@ -247,7 +247,7 @@ quire_status read_blocks(const char *function, quire_cache *cache, SessionImport
         });
         if (status != QUIRE_OK) return status;
     }
-    return QUIRE_OK;
+    return guard(function, error, [&](quire_error *) { return import->check_total(); });
 }
 
 // The caller's request.

@@ -109,7 +109,15 @@ void SessionImport::fill(const uint8_t *bytes) {
             std::memcpy(to + piece.to, bytes + piece.from, piece.size_bytes);
         });
     }
+    filled_bytes_ += accepted_.size_bytes();
     at_.next();
+}
+
+Status SessionImport::check_total() const {
+    const uint64_t is = head_.size_bytes() + filled_bytes_;
+    if (head_.header().total_bytes == is) return Status{};
+    return fail(QUIRE_E_ARG, "damaged session: it says that it has {} bytes, and it has {}",
+                head_.header().total_bytes, is);
 }
 
 void SessionImport::end(bool is_whole, uint64_t *out) {

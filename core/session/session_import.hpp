@@ -35,6 +35,8 @@ class SessionImport {
     Status check(const uint8_t *bytes, uint64_t size_bytes);
     // Fills the block that check() accepted, and goes on to the next.
     void fill(const uint8_t *bytes);
+    // OK if the session has the size that it says. REQUIRES: at the end.
+    Status check_total() const;
     // `is_whole`: gives out the sequence; else it is ended. REQUIRES: begin() made one.
     void end(bool is_whole, uint64_t *out);
 
@@ -47,6 +49,7 @@ class SessionImport {
     SessionHead head_;
     SessionBlocks at_{&books_, &head_};
     CanonicalBlock accepted_;
+    uint64_t filled_bytes_ = 0;
     uint64_t handle_ = 0;
     uint32_t sequence_ = 0;
 };
