@@ -2,7 +2,8 @@
 //
 // The attention output of a token depends on the tokens before it and on nothing else: not on what
 // else is in the batch, what was found in the cache, how a prompt was split, who was preempted and
-// how, what was forked, drafted and accepted, or to which devices and pools the cache migrated.
+// how, what was forked, drafted and accepted, what left as a session and came back, or to which
+// devices and pools the cache migrated.
 // Random schedules; every token's output is compared bit for bit with that of its text alone,
 // computed in one go in a cache of its own.
 
@@ -121,7 +122,7 @@ class Schedule {
         preemptions += stats.num_preemptions;
     }
     static inline uint64_t compared = 0, hits = 0, preemptions = 0, moved = 0, forks = 0,
-                           migrations = 0;
+                           migrations = 0, travels = 0;
 
  private:
     uint32_t below(uint32_t limit) { return static_cast<uint32_t>(dice_() % limit); }
@@ -164,7 +165,46 @@ class Schedule {
             text.length -= below(text.length / 2 + 1);
             cache_.must(
                 cache_.api.seq_truncate(cache_.cache, text.seq, text.length, &cache_.error));
+        } else if (what == 3) {
+            travel(&text);
         }
+    }
+
+    // The text leaves as a session, and comes back as another sequence, if the host tier has room.
+    void travel(Text *text) {
+        std::vector<uint8_t> bytes;
+        auto save = described<quire_export_desc>();
+        save.user = &bytes;
+        save.write = [](void *user, const void *from, uint64_t size) -> quire_status {
+            const auto *first = static_cast<const uint8_t *>(from);
+            auto *to = static_cast<std::vector<uint8_t> *>(user);
+            to->insert(to->end(), first, first + size);
+            return QUIRE_OK;
+        };
+        cache_.must(cache_.api.seq_export_wait(cache_.cache, text->seq, &save, nullptr, UINT64_MAX,
+                                               &cache_.error));
+        std::pair<const std::vector<uint8_t> *, uint64_t> at{&bytes, 0};
+        auto seq = described<quire_seq_desc>();
+        seq.cross_tokens = text->cross;
+        auto restore = described<quire_import_desc>();
+        restore.seq = &seq;
+        restore.user = &at;
+        restore.read = [](void *user, void *to, uint64_t size) -> quire_status {
+            auto *from = static_cast<decltype(&at)>(user);
+            if (size > from->first->size() - from->second) return QUIRE_E_OS;
+            if (size != 0) std::memcpy(to, from->first->data() + from->second, size);
+            from->second += size;
+            return QUIRE_OK;
+        };
+        quire_seq back = 0;
+        const quire_status status =
+            cache_.api.seq_import(cache_.cache, &restore, &back, nullptr, &cache_.error);
+        cache_.must(status);
+        if (status != QUIRE_OK) return;  // no room
+        cache_.must(cache_.api.seq_end(cache_.cache, text->seq, 0, &cache_.error));
+        cache_.must(cache_.api.cache_check(cache_.cache, &cache_.error));
+        text->seq = back;
+        ++travels;
     }
 
     // Drafts of a tree, some of them the content's own: each of these follows the previous one.
@@ -315,18 +355,20 @@ TEST(Schedules, give_every_token_the_bits_that_its_text_alone_gives) {
     }
     std::printf(
         "%llu schedules, %llu tokens compared, %llu hit, %llu preemptions, %llu forks, "
-        "%llu tokens moved\n",
+        "%llu tokens moved, %llu sessions\n",
         static_cast<unsigned long long>(schedules),
         static_cast<unsigned long long>(Schedule::compared),
         static_cast<unsigned long long>(Schedule::hits),
         static_cast<unsigned long long>(Schedule::preemptions),
         static_cast<unsigned long long>(Schedule::forks),
-        static_cast<unsigned long long>(Schedule::moved));
+        static_cast<unsigned long long>(Schedule::moved),
+        static_cast<unsigned long long>(Schedule::travels));
     EXPECT_GT(Schedule::compared, 200 * schedules);
     EXPECT_GT(Schedule::hits, schedules);
     EXPECT_GT(Schedule::preemptions, schedules);
     EXPECT_GT(Schedule::moved, schedules / 4);
     EXPECT_GT(Schedule::migrations, schedules);
+    EXPECT_GT(Schedule::travels, schedules);
 }
 
 }  // namespace
