@@ -64,6 +64,9 @@ int open_file(const char *path, int *file, uint64_t *size_bytes);
 int read_file(int file, void *bytes, uint64_t size_bytes, bool *has_ended);
 void close_file(int file);
 
+// Returns when the descriptor can be read, or the time is over, or earlier. -1: naps a millisecond.
+void wait_readable(int descriptor, uint64_t timeout_ns);
+
 // From a clock that only goes forward.
 uint64_t monotonic_ns();
 // The time left of timeout_ns, counted from `begin`; UINT64_MAX means for ever.

@@ -3,6 +3,7 @@
 // The files of os.hpp.
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -106,5 +107,12 @@ int read_file(int file, void *bytes, uint64_t size_bytes, bool *has_ended) {
 }
 
 void close_file(int file) { close(file); }
+
+void wait_readable(int descriptor, uint64_t timeout_ns) {
+    constexpr uint64_t kMillisecond = 1'000'000, kMost = 1'000'000;
+    uint64_t milliseconds = descriptor < 0 ? 1 : timeout_ns / kMillisecond;
+    pollfd asked{descriptor, POLLIN, 0};
+    poll(&asked, 1, static_cast<int>(milliseconds < kMost ? milliseconds : kMost));
+}
 
 }  // namespace quire::os

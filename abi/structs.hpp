@@ -72,7 +72,8 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
     RULE(quire_migrate_desc, 96, QUIRE_MIGRATE_COPY_HOST_TIER,                                \
          QUIRE_RESERVED(quire_migrate_desc, reserved0))                                       \
     RULE(quire_export_desc, 96, 0, 0, 0)                                                      \
-    RULE(quire_import_desc, 104, 0, 0, 0)
+    RULE(quire_import_desc, 104, 0, 0, 0)                                                     \
+    RULE(quire_tier_desc, 40, QUIRE_STORE_OPEN_EXISTING | QUIRE_STORE_OPEN_READ_ONLY, 0, 0)
 
 #define QUIRE_OUTPUT_RULES(RULE)               \
     RULE(quire_backend_info, 1088, 0, 0, 0)    \
@@ -90,7 +91,9 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
     RULE(quire_migrate_info, 80, 0, 0, 0)      \
     RULE(quire_abandon_info, 40, 0, 0, 0)      \
     RULE(quire_events_info, 32, 0, 0, 0)       \
-    RULE(quire_session_info, 40, 0, 0, 0)
+    RULE(quire_session_info, 40, 0, 0, 0)      \
+    RULE(quire_store_info, 296, 0, 0, 0)       \
+    RULE(quire_store_stats, 152, 0, 0, 0)
 
 #define QUIRE_RESERVED(type, field) offsetof(type, field), sizeof(type::field)
 

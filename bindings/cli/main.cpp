@@ -18,6 +18,7 @@
 #include "library.hpp"
 #include "replay.hpp"
 #include "size.hpp"
+#include "tier.hpp"
 #include "trace_make.hpp"
 
 namespace {
@@ -151,6 +152,26 @@ void add_size(CLI::App *app, SizeOptions *options) {
     size->callback([options] { quire::cli::size(*options); });
 }
 
+void add_tier(CLI::App *app, TierOptions *options) {
+    CLI::App *tier = app->add_subcommand("tier", "look into a store below the device, and tidy it");
+    tier->require_subcommand(1);
+    auto add = [&](const char *name, const char *what, void (*run)(const TierOptions &)) {
+        CLI::App *command = tier->add_subcommand(name, what);
+        command->add_option("directory", options->directory, "the folder of a disk store");
+        command->add_option("--store", options->store, "the plugin's name")->capture_default_str();
+        command->add_option("--option", options->options, "NAME=VALUE for the plugin; repeatable")
+            ->allow_extra_args(false);
+        command->add_flag("--json", options->json, "print JSON");
+        command->callback([options, run] { run(*options); });
+        return command;
+    };
+    add("ls", "show what is kept, of which models and tenants", tier_ls)
+        ->add_flag("--records", options->records, "list each record too");
+    add("check", "read every record; exit with 1 if one is damaged", tier_check);
+    add("gc", "drop damaged records, and give back the room of removed ones", tier_gc);
+    tier->footer("example: quire tier ls /var/cache/quire --json");
+}
+
 // CLI11 would only say that a command is missing.
 void check_command(const CLI::App &app, int argc, char **argv) {
     if (argc < 2 || argv[1][0] == '-') return;
@@ -166,7 +187,8 @@ void check_command(const CLI::App &app, int argc, char **argv) {
 int main(int argc, char **argv) {
     CLI::App app{
         "Lists Quire's devices, tests a backend against its contract, shows calibrations and "
-        "cache dumps, sizes a deployment, and replays traffic through the cache manager.",
+        "cache dumps, sizes a deployment, replays traffic through the cache manager, and looks "
+        "into stores.",
         "quire"};
     app.require_subcommand(1);
     app.failure_message(CLI::FailureMessage::simple);
@@ -180,6 +202,7 @@ int main(int argc, char **argv) {
     ConformOptions conform;
     CalibrationOptions calibration;
     DumpOptions dump;
+    TierOptions tier;
     add_devices(&app, &json);
     add_conform(&app, &conform);
     add_calibration(&app, &calibration);
@@ -187,6 +210,7 @@ int main(int argc, char **argv) {
     add_replay(&app, &replay);
     add_trace(&app, &trace);
     add_size(&app, &size);
+    add_tier(&app, &tier);
     try {
         check_command(app, argc, argv);
         app.parse(argc, argv);
