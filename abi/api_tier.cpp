@@ -15,6 +15,8 @@ using namespace quire::abi;
 
 namespace {
 
+constexpr uint32_t kAtOnce = 16;  // answers that one call looks at
+
 // A request that was given to the store. Its value passes through memory of ours, so that a store
 // that answers late, or never, holds nothing of the caller's.
 struct Request {
@@ -130,19 +132,18 @@ bool end_late(quire_tier *tier, uint64_t cookie) {
                          [&](const auto &request) { return request->cookie == cookie; }) != 0;
 }
 
-// The answer to the request with this cookie, if it is there.
-Status take_answer(quire_tier *tier, uint64_t cookie, uint32_t kind, bool *found,
-                   quire_store_answer *out, quire_error *error) {
-    constexpr uint32_t kAtOnce = 16;
+// Looks at some answers. The one to the request with this cookie and kind sets *found; kind 0: only
+// late ones are expected. *count: how many there were.
+Status take_some(quire_tier *tier, uint64_t cookie, uint32_t kind, uint32_t *count, bool *found,
+                 quire_store_answer *out, quire_error *error) {
     const quire_store_api &api = tier->plugin.api;
     quire_store_answer answers[kAtOnce] = {};
-    uint32_t count = 0;
-    *found = false;
+    *count = 0;
     QUIRE_TRY(call_store<&quire_store_api::reap>(api, error, tier->store, answers, kAtOnce,
-                                                 uint32_t{sizeof answers[0]}, &count));
-    if (count > kAtOnce)
+                                                 uint32_t{sizeof answers[0]}, count));
+    if (*count > kAtOnce)
         return store_lied(api, error, "reap gave more answers than were asked for");
-    for (uint32_t i = 0; i < count; ++i) {
+    for (uint32_t i = 0; i < *count; ++i) {
         if (answers[i].kind == 0) continue;  // a notice: what find says of now is what counts
         if (answers[i].cookie == cookie && answers[i].kind == kind && !*found &&
             answers[i].outcome <= QUIRE_STORE_CANCELLED) {
@@ -155,13 +156,22 @@ Status take_answer(quire_tier *tier, uint64_t cookie, uint32_t kind, bool *found
     return Status{};
 }
 
+// All answers that are there.
+Status take_answers(quire_tier *tier, uint64_t cookie, uint32_t kind, bool *found,
+                    quire_store_answer *out, quire_error *error) {
+    *found = false;
+    uint32_t count = kAtOnce;
+    while (count == kAtOnce) QUIRE_TRY(take_some(tier, cookie, kind, &count, found, out, error));
+    return Status{};
+}
+
 // *found: false if the time ran out.
 Status await_answer(quire_tier *tier, const quire_store_request &request, bool *found,
                     quire_store_answer *out, uint64_t timeout_ns, quire_error *error) {
     const quire_store_api &api = tier->plugin.api;
     const uint64_t start = os::monotonic_ns();
     for (;;) {
-        QUIRE_TRY(take_answer(tier, request.cookie, request.kind, found, out, error));
+        QUIRE_TRY(take_answers(tier, request.cookie, request.kind, found, out, error));
         uint64_t left = os::time_left(start, timeout_ns);
         if (*found || left == 0) return Status{};
         os::wait_readable(api.descriptor != nullptr ? api.descriptor(tier->store) : -1, left);
@@ -185,13 +195,15 @@ Status run_request(quire_tier *tier, const quire_store_request &given, quire_sto
     tier->late.reserve(tier->late.size() + 1);  // so that giving up needs no memory
     const quire_store_request *passed = &request;
     uint32_t taken = 0;
+    bool found = false;
+    // Those that timed out and have ended make room.
+    if (!tier->late.empty()) QUIRE_TRY(take_answers(tier, 0, 0, &found, out, error));
     QUIRE_TRY(call_store<&quire_store_api::submit>(api, error, tier->store, passed, 1u,
                                                    uint32_t{sizeof request}, &taken));
     if (taken == 0) {
         return fail(QUIRE_E_BUSY, "{} requests that timed out are still under way",
                     tier->late.size());
     }
-    bool found = false;
     Status waited = await_answer(tier, request, &found, out, timeout_ns, error);
     if (!found) {
         // The store may still use the value.

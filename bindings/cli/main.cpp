@@ -172,13 +172,15 @@ void add_tier(CLI::App *app, TierOptions *options) {
     tier->footer("example: quire tier ls /var/cache/quire --json");
 }
 
-// CLI11 would only say that a command is missing.
-void check_command(const CLI::App &app, int argc, char **argv) {
-    if (argc < 2 || argv[1][0] == '-') return;
-    for (const CLI::App *command : app.get_subcommands([](const CLI::App *) { return true; })) {
-        if (command->get_name() == argv[1]) return;
+// CLI11 would only say that a command is missing. at: where in argv the command's name is.
+void check_command(const CLI::App &app, int argc, char **argv, int at = 1) {
+    auto commands = app.get_subcommands([](const CLI::App *) { return true; });
+    if (commands.empty() || at >= argc || argv[at][0] == '-') return;
+    for (const CLI::App *command : commands) {
+        if (command->get_name() == argv[at]) return check_command(*command, argc, argv, at + 1);
     }
-    throw Failure(std::string("there is no command '") + argv[1] + "'; quire --help lists them",
+    throw Failure(std::string("there is no command '") + argv[at] + "'; " +
+                      (at == 1 ? "quire" : "quire " + app.get_name()) + " --help lists them",
                   kUsage);
 }
 

@@ -24,7 +24,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "coverage"
 LEAST = {"line": 95.0, "branch": 90.0}  # percent
-SUITES = ("unit", "model", "regress", "sim", "threads", "device", "cli", "engine", "decoding")
+SUITES = ("unit", "model", "regress", "sim", "threads", "device", "cli", "engine", "decoding",
+          "tiers")
 # Counting allocates, and adds to what the library imports.
 OTHERS = ("abi", "a hundred cycles of load, work, unload leave the process unchanged")
 

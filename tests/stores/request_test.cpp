@@ -140,11 +140,17 @@ TEST(Request, arrays_may_have_a_larger_stride) {
     wide[1].more[2] = 1;
     expect_refused(api().submit(store.get(), &wide[0].request, 2, sizeof wide[0], &taken, &error),
                    error, QUIRE_E_STRUCT);
-    quire_store_label labels[6] = {label_of(1), label_of(8), label_of(8), label_of(2)};
+    struct WideLabel {
+        quire_store_label label;
+        uint64_t more;
+    } labels[2] = {{label_of(1), 0}, {label_of(2), 0}};
     uint8_t found[2] = {9, 9};
-    must(api().find(store.get(), labels, 2, 3 * sizeof labels[0], found, &error), error);
+    must(api().find(store.get(), &labels[0].label, 2, sizeof labels[0], found, &error), error);
     EXPECT_NE(found[0], QUIRE_STORE_ABSENT);
     EXPECT_NE(found[1], QUIRE_STORE_ABSENT);
+    labels[1].more = 1;
+    expect_refused(api().find(store.get(), &labels[0].label, 2, sizeof labels[0], found, &error),
+                   error, QUIRE_E_STRUCT);
 }
 
 TEST(Answer, each_request_gets_one_with_its_cookie) {

@@ -352,8 +352,9 @@ static quire_status store_close_wait(quire_store *store, uint64_t timeout_ns, qu
 static quire_status store_get_info(quire_store *store, quire_store_info *info, quire_error *error) {
     quire_store_info own;
     if (store == NULL || info == NULL) return fail(error, QUIRE_E_ARG, "store or info is NULL");
-    if (info->struct_size < sizeof own.struct_size)
-        return fail(error, QUIRE_E_STRUCT, "info.struct_size is %u", info->struct_size);
+    if (info->struct_size < sizeof own)
+        return fail(error, QUIRE_E_STRUCT, "info.struct_size is %u, but it has %u bytes",
+                    info->struct_size, (unsigned)sizeof own);
     memset(&own, 0, sizeof own);
     own.struct_size = info->struct_size;
     own.flags = QUIRE_STORE_INDEXED;
@@ -369,8 +370,9 @@ static quire_status store_get_stats(quire_store *store, quire_store_stats *stats
                                     quire_error *error) {
     quire_store_stats own;
     if (store == NULL || stats == NULL) return fail(error, QUIRE_E_ARG, "store or stats is NULL");
-    if (stats->struct_size < sizeof own.struct_size)
-        return fail(error, QUIRE_E_STRUCT, "stats.struct_size is %u", stats->struct_size);
+    if (stats->struct_size < sizeof own)
+        return fail(error, QUIRE_E_STRUCT, "stats.struct_size is %u, but it has %u bytes",
+                    stats->struct_size, (unsigned)sizeof own);
     pthread_mutex_lock(&store->mutex);
     own = store->stats;
     own.records = store->values.count;
@@ -480,6 +482,10 @@ static quire_status store_find(quire_store *store, const quire_store_label *labe
     if (count != 0 && stride < sizeof *labels)
         return fail(error, QUIRE_E_STRUCT, "stride is %u, but a label has %u bytes", stride,
                     (unsigned)sizeof *labels);
+    for (i = 0; i < count; ++i) {
+        if (!are_zero((const char *)labels + (size_t)i * stride, sizeof *labels, stride))
+            return fail(error, QUIRE_E_STRUCT, "label %u: bytes past the known ones are not 0", i);
+    }
     pthread_mutex_lock(&store->mutex);
     for (i = 0; i < count; ++i) {
         const quire_store_label *label =

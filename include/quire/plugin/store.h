@@ -18,8 +18,7 @@
  *           network, or a thread that does; what takes time is a request, and its answer is reaped.
  * Failure   A negative status means that nothing happened and nothing will. `error` is never NULL.
  *           What can go wrong later is an outcome in an answer, not a status.
- * Structs   As base.h says, except that arrays have a stride. Outputs are written up to the
- *           caller's struct_size or stride. An unknown flag is QUIRE_E_STRUCT.
+ * Structs   As base.h says. No array element has reserved room that a caller may use.
  * Memory    Labels and arrays are read before a call returns. Pieces belong to the store from the
  *           submit that takes their request until its answer is reaped.
  * Version   As backend.h: the plugin returns min(host minor, own minor) in abi_minor.

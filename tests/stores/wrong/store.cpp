@@ -25,13 +25,10 @@ extern "C" quire_status quire_store_query_of_memory(const quire_host_info *host,
 
 namespace {
 
-std::string mistake() {
-    const char *name = std::getenv("QUIRE_WRONG_STORE");
-    return name == nullptr ? "" : name;
-}
+// Read anew each time: a test may change it while the store is open.
 bool is(const char *name) {
-    static const std::string own = mistake();
-    return own == name;
+    const char *own = std::getenv("QUIRE_WRONG_STORE");
+    return own != nullptr && std::strcmp(own, name) == 0;
 }
 
 const quire_store_api *memory = nullptr;
@@ -116,6 +113,16 @@ void spoil_value(const quire_store_answer &answer) {
 
 quire_status reap(quire_store *store, quire_store_answer *answers, uint32_t capacity,
                   uint32_t stride, uint32_t *count, quire_error *error) {
+    if (is("reap throws")) throw 7;
+    if (is("reap returns nonsense")) return 1234;
+    if (is("no answer comes")) {
+        *count = 0;
+        return QUIRE_OK;
+    }
+    if (is("reap counts too many")) {
+        *count = capacity + 1;
+        return QUIRE_OK;
+    }
     quire_status status = memory->reap(store, answers, capacity, stride, count, error);
     if (status != QUIRE_OK) return status;
     uint32_t kept = 0;
@@ -130,6 +137,8 @@ quire_status reap(quire_store *store, quire_store_answer *answers, uint32_t capa
             answer.outcome = QUIRE_STORE_DONE;
         }
         if (is("answers lose their label")) answer.label = {};
+        if (is("answers have foreign cookies")) answer.cookie += 1'000;
+        if (is("outcomes are unknown")) answer.outcome = 99;
         if (is("evictions are not told") && answer.kind == 0) continue;
         if (is("an answer is lost") && ++answers_seen % 50 == 0) continue;
         std::memcpy(reinterpret_cast<char *>(answers) + kept * stride, &answer, sizeof answer);
@@ -174,6 +183,10 @@ quire_status find(quire_store *store, const quire_store_label *labels, uint32_t 
 
 quire_status list(quire_store *store, uint64_t *cursor, quire_store_record *records,
                   uint32_t capacity, uint32_t stride, uint32_t *count, quire_error *error) {
+    if (is("list counts too many")) {
+        *count = capacity + 1;
+        return QUIRE_OK;
+    }
     quire_status status = memory->list(store, cursor, records, capacity, stride, count, error);
     if (status == QUIRE_OK && is("list leaves out the last of a page") && *count == capacity &&
         capacity > 1) {
@@ -195,6 +208,9 @@ quire_status get_stats(quire_store *store, quire_store_stats *stats, quire_error
 }
 
 quire_status open(const quire_store_desc *desc, quire_store **out, quire_error *error) {
+    if (is("open throws")) throw 7;
+    if (is("open gives nothing")) return QUIRE_OK;
+    if (is("open gives no reason")) return QUIRE_E_ARG;
     if (!is("unknown options are ignored") || desc == nullptr) {
         return memory->open(desc, out, error);
     }
@@ -210,6 +226,7 @@ quire_status open(const quire_store_desc *desc, quire_store **out, quire_error *
 
 quire_status get_info(quire_store *store, quire_store_info *info, quire_error *error) {
     quire_status status = memory->get_info(store, info, error);
+    if (is("get_info fails")) return QUIRE_E_OS;
     if (status == QUIRE_OK && is("persistence is a claim") && info->struct_size == sizeof *info) {
         info->flags |= QUIRE_STORE_PERSISTENT;
     }
@@ -218,6 +235,7 @@ quire_status get_info(quire_store *store, quire_store_info *info, quire_error *e
 
 quire_status close_wait(quire_store *store, uint64_t timeout_ns, quire_error *error) {
     if (is("stores are not closed") && store != nullptr) return QUIRE_OK;
+    if (is("closing takes for ever")) return QUIRE_S_TIMEOUT;
     return memory->close_wait(store, timeout_ns, error);
 }
 
@@ -226,9 +244,13 @@ quire_status close_wait(quire_store *store, uint64_t timeout_ns, quire_error *er
 extern "C" quire_status quire_store_query_v0(const quire_host_info *host,
                                              const quire_store_api **out, quire_error *error) {
     static quire_store_api api;
+    if (is("query throws")) throw 7;
+    if (is("query refuses")) return QUIRE_E_INCOMPATIBLE;
+    if (is("there is no table")) return QUIRE_OK;
     if (quire_status status = quire_store_query_of_memory(host, out, error)) return status;
     memory = *out;
     api = *memory;
+    api.name = "wrong";
     api.open = open;
     api.close_wait = close_wait;
     api.get_info = get_info;
@@ -238,6 +260,12 @@ extern "C" quire_status quire_store_query_v0(const quire_host_info *host,
     api.descriptor = descriptor;
     api.find = find;
     api.list = list;
+    if (is("the table is short")) api.struct_size = 64;
+    if (is("a function is missing")) api.submit = nullptr;
+    if (is("the version is another")) api.abi_major = 9;
+    if (is("the name is wrong")) api.name = "../wrong";
+    if (is("nothing can be listed")) api.list = nullptr;
+    if (is("there is no descriptor")) api.descriptor = nullptr;
     *out = &api;
     return QUIRE_OK;
 }
