@@ -17,17 +17,43 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string find_program() {
-    if (const char *path = std::getenv("QUIRE_CONFORM"); path != nullptr && *path != 0) return path;
+// One of the suites: named by the variable, else beside the installed tree's others.
+std::string find_program(const char *variable, const char *from_bin) {
+    if (const char *path = std::getenv(variable); path != nullptr && *path != 0) return path;
     std::error_code failed;
     fs::path directory = fs::read_symlink("/proc/self/exe", failed).parent_path();
-    fs::path candidate = (directory / QUIRE_CONFORM_FROM_BIN).lexically_normal();
+    fs::path candidate = (directory / from_bin).lexically_normal();
     if (fs::exists(candidate, failed)) return candidate;
-    throw Failure(
-        "no conformance suite at " + candidate.string() +
-            ": it is built and installed if GoogleTest (libgtest-dev) is found and -Dtests is not "
-            "disabled; QUIRE_CONFORM can name another path",
-        kFailed);
+    throw Failure("no conformance suite at " + candidate.string() +
+                      ": it is built and installed if GoogleTest (libgtest-dev) is found and "
+                      "-Dtests is not disabled; " +
+                      variable + " can name another path",
+                  kFailed);
+}
+
+// Becomes the program; does not return.
+[[noreturn]] void become(std::vector<std::string> words) {
+    std::vector<char *> arguments;
+    for (std::string &word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execv(words.front().c_str(), arguments.data());
+    throw Failure(words.front() + " cannot be run: " + std::strerror(errno), kFailed);
+}
+
+// The file that the library would load: stores lie beside backends.
+std::string file_of_store(const std::string &name) {
+    Instance instance;
+    Error error;
+    uint32_t count = 0;
+    check(library().backend_count(instance.get(), &count, &error), error);
+    for (uint32_t i = 0; i < count; ++i) {
+        auto info = described<quire_backend_info>();
+        check(library().backend_get_info(instance.get(), i, &info, &error), error);
+        fs::path candidate = fs::path(info.path).parent_path() / ("quire_store_" + name + ".so");
+        std::error_code failed;
+        if (fs::exists(candidate, failed)) return candidate;
+    }
+    throw Failure("no store '" + name + "' beside the backends: give the path of its .so", kUsage);
 }
 
 bool is_path(const std::string &backend) {
@@ -91,16 +117,36 @@ void add_conform_options(CLI::App *app, ConformOptions *options) {
 }
 
 void conform(const ConformOptions &options) {
-    std::string program = find_program();
+    std::string program = find_program("QUIRE_CONFORM", QUIRE_CONFORM_FROM_BIN);
     std::vector<std::string> words = {program, file_of(options.backend)};
     const quire_api &api = library();
     words.push_back("--library=" + std::to_string(api.major) + "." + std::to_string(api.minor));
     words.insert(words.end(), options.passed.begin(), options.passed.end());
-    std::vector<char *> arguments;
-    for (std::string &word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    execv(program.c_str(), arguments.data());
-    throw Failure(program + " cannot be run: " + std::strerror(errno), kFailed);
+    become(words);
+}
+
+void add_conform_store_options(CLI::App *app, StoreConformOptions *options) {
+    app->add_option("store", options->store, "the store's name, or the path of its .so")
+        ->capture_default_str();
+    app->add_option("--option", options->options,
+                    "NAME=VALUE for the store; {dir} is an empty folder of each case's own")
+        ->allow_extra_args(false);
+    app->add_option("--only", options->only, "run only the cases that match, such as 'Value*'");
+    app->footer(
+        "example: quire conform-store disk --option directory={dir} --option capacity=64MiB");
+}
+
+void conform_store(const StoreConformOptions &options) {
+    const bool is_file = is_path(options.store);
+    std::vector<std::string> words = {
+        find_program("QUIRE_CONFORM_STORE", QUIRE_CONFORM_FROM_BIN "-store"),
+        is_file ? file_of(options.store) : file_of_store(options.store)};
+    for (const std::string &option : options.options) {
+        words.emplace_back("--option");
+        words.push_back(option);
+    }
+    if (!options.only.empty()) words.push_back("--gtest_filter=" + options.only);
+    become(words);
 }
 
 }  // namespace quire::cli

@@ -21,4 +21,13 @@ void add_conform_options(CLI::App *app, ConformOptions *options);
 // Never returns normally: it becomes the suite, or throws.
 [[noreturn]] void conform(const ConformOptions &options);
 
+// `quire conform-store`: the conformance suite of stores.
+struct StoreConformOptions {
+    std::string store = "disk";
+    std::vector<std::string> options;  // NAME=VALUE
+    std::string only;
+};
+void add_conform_store_options(CLI::App *app, StoreConformOptions *options);
+void conform_store(const StoreConformOptions &options);
+
 }  // namespace quire::cli

@@ -40,6 +40,13 @@ void add_conform(CLI::App *app, ConformOptions *options) {
     conform->callback([options] { quire::cli::conform(*options); });
 }
 
+void add_conform_store(CLI::App *app, StoreConformOptions *options) {
+    CLI::App *conform =
+        app->add_subcommand("conform-store", "run the conformance suite on a store");
+    add_conform_store_options(conform, options);
+    conform->callback([options] { quire::cli::conform_store(*options); });
+}
+
 void add_calibration(CLI::App *app, CalibrationOptions *options) {
     CLI::App *calibration = app->add_subcommand(
         "calibration", "show the largest magnitudes of K and V that a run measured, or merge runs");
@@ -202,11 +209,13 @@ int main(int argc, char **argv) {
     TraceOptions trace;
     SizeOptions size;
     ConformOptions conform;
+    StoreConformOptions conform_store;
     CalibrationOptions calibration;
     DumpOptions dump;
     TierOptions tier;
     add_devices(&app, &json);
     add_conform(&app, &conform);
+    add_conform_store(&app, &conform_store);
     add_calibration(&app, &calibration);
     add_dump(&app, &dump);
     add_replay(&app, &replay);

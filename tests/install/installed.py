@@ -105,6 +105,26 @@ def template(tree, folder):
            f"put into backenddir it is found without a variable: {listed}")
 
 
+def store(tree, folder):
+    """A store of another author begins as a copy of ours, and is found and tested as ours is."""
+    mine = folder / "mine"
+    shutil.copytree(tree.root / "share" / "quire" / "store", mine)
+    source = mine / "plugin.c"
+    source.write_text(source.read_text().replace('"memory"', '"mine"'))
+    plugin = mine / "quire_store_mine.so"
+    tree.run(*compiler("CC"), "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
+             *tree.flags("quire-backend", "--cflags"), source, mine / "values.c", "-o", plugin,
+             "-pthread", f"-Wl,--version-script={mine / 'store.map'}")
+    out = tree.run(tree.command, "conform-store", plugin, "--option", "capacity=64MiB").stdout
+    expect(re.search(r"PASSED  \] [1-9]\d* tests", out), f"it conforms: {out[-600:]}")
+    out = tree.run(tree.command, "conform-store", "disk", "--option", "directory={dir}",
+                   "--option", "capacity=64MiB", "--only", "Value*").stdout
+    expect(re.search(r"PASSED  \] [1-9]\d* tests", out), f"ours is found by name: {out[-600:]}")
+    found = {**stranger(), "QUIRE_PLUGIN_PATH": str(mine)}
+    told = tree.run(tree.command, "tier", "ls", "--store", "mine", fails=True, env=found).stderr
+    expect("begins empty" in told, f"the library loads it: {told}")
+
+
 def vendor(tree, folder):
     sources = sorted((HERE.parent / "toy").glob("*.c"))
     plugin = folder / "quire_backend_toy.so"
