@@ -114,7 +114,7 @@ TEST(Value, of_another_model_or_tenant_is_never_given) {
     ASSERT_EQ(store.get(own, 3'000, &got).outcome, QUIRE_STORE_DONE)
         << "to remove another's label removes only that";
     EXPECT_EQ(got, value_of(own, 3'000));
-    // Whichever of two the store keeps under one key, it says of whom it is.
+    // Whichever of two the store keeps under one key, it never gives it to the other.
     ASSERT_EQ(store.put(tenant, value_of(tenant, 2'000)).outcome, QUIRE_STORE_DONE);
     if (store.get(tenant, 2'000, &got).outcome == QUIRE_STORE_DONE) {
         EXPECT_EQ(got, value_of(tenant, 2'000));

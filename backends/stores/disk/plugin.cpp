@@ -86,7 +86,7 @@ quire_status close_wait(quire_store *store, uint64_t timeout_ns, quire_error *er
 
 quire_status get_info(quire_store *store, quire_store_info *info, quire_error *error) {
     if (quire_status status = check_store(store, error)) return status;
-    if (quire_status status = check_output(info, "info", error)) return status;
+    if (quire_status status = check_output(info, sizeof *info, "info", error)) return status;
     quire_store_info filled{};
     store->store->get_info(&filled);
     give(info, filled);
@@ -95,7 +95,7 @@ quire_status get_info(quire_store *store, quire_store_info *info, quire_error *e
 
 quire_status get_stats(quire_store *store, quire_store_stats *stats, quire_error *error) {
     if (quire_status status = check_store(store, error)) return status;
-    if (quire_status status = check_output(stats, "stats", error)) return status;
+    if (quire_status status = check_output(stats, sizeof *stats, "stats", error)) return status;
     give(stats, store->store->stats());
     return QUIRE_OK;
 }
@@ -201,7 +201,8 @@ quire_status find(quire_store *store, const quire_store_label *labels, uint32_t 
                   uint32_t stride, uint8_t *found, quire_error *error) {
     if (quire_status status = check_store(store, error)) return status;
     // A label never grows; more bytes of an element are the caller's.
-    if (quire_status status = check_array(labels, count, stride, sizeof *labels, "labels", error)) {
+    if (quire_status status =
+            check_input_array(labels, count, stride, sizeof *labels, "labels", error)) {
         return status;
     }
     if (found == nullptr && count != 0) return fail(error, QUIRE_E_ARG, "found is NULL");

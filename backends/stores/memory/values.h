@@ -41,7 +41,7 @@ void values_end(values *v);
 uint64_t values_most_bytes(uint64_t capacity_bytes);
 
 int labels_equal(const quire_store_label *a, const quire_store_label *b);
-/* The record with this key, under whichever fingerprint and name space; NULL if there is no such. */
+/* The record with this key, under any fingerprint and name space; NULL if there is no such. */
 record *values_find(const values *v, const uint8_t *key);
 /* The first record put after this sequence number; NULL after the last. */
 record *values_after(const values *v, uint64_t sequence);

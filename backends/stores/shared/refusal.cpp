@@ -61,13 +61,14 @@ quire_status fail_os(quire_error *error, quire_status status, int error_number, 
     return status;
 }
 
-quire_status check_output(const void *given, const char *name, quire_error *error) {
+quire_status check_output(const void *given, uint32_t first_bytes, const char *name,
+                          quire_error *error) {
     if (given == nullptr) return fail(error, QUIRE_E_ARG, "%s is NULL", name);
     uint32_t size = 0;
     std::memcpy(&size, given, sizeof size);
-    // struct_size itself, and the field that follows it in each struct.
-    if (size >= 2 * sizeof size) return QUIRE_OK;
-    return fail(error, QUIRE_E_STRUCT, "%s has struct_size %u; set it to sizeof", name, size);
+    if (size >= first_bytes) return QUIRE_OK;
+    return fail(error, QUIRE_E_STRUCT, "%s has struct_size %u; set it to sizeof, which is %u", name,
+                size, first_bytes);
 }
 
 quire_status check_struct(const void *given, uint32_t known_bytes, const char *name,

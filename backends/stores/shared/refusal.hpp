@@ -28,8 +28,9 @@ extern const char kStoreName[];
 // The struct rule of base.h, for an input: a size of at least the known bytes, zeros past them.
 quire_status check_struct(const void *given, uint32_t known_bytes, const char *name,
                           quire_error *error);
-// For a struct that the function writes, as much of it as the caller has.
-quire_status check_output(const void *given, const char *name, quire_error *error);
+// For a struct that the function writes: at least as large as its first published version.
+quire_status check_output(const void *given, uint32_t first_bytes, const char *name,
+                          quire_error *error);
 // For an array whose elements are `stride` bytes apart: elements of an input that may grow in later
 // versions also have zeros past the known bytes.
 quire_status check_input_array(const void *elements, uint32_t count, uint32_t stride,
