@@ -119,8 +119,8 @@ enum {
     QUIRE_STORE_FAILED = 6,    /* the disk or network failed; native_code holds its errno */
     QUIRE_STORE_CANCELLED = 7, /* had no effect, except that a GET may have written its pieces */
 
-    /* Not answers to a request; kind and cookie are 0. GONE: the label's value, which find found, is
-     * evicted, displaced or damaged; it can be reaped as soon as find stops finding the value. A
+    /* Not answers to a request; kind and cookie are 0. GONE: the label's value, which find found,
+     * is evicted, displaced or damaged; it can be reaped as soon as find stops finding the value. A
      * store keeps a bounded number of notices that were not reaped, at least 1,000; past them it
      * tells LOST instead of all that wait, and list says what is there. REMOVE is not told. */
     QUIRE_STORE_NOTICE_GONE = 16,

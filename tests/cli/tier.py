@@ -134,21 +134,26 @@ def checked_and_tidied(folder):
     expect(code == 0 and "0 damaged records dropped" in out, out)
 
 
-with tempfile.TemporaryDirectory() as name:
-    place = pathlib.Path(name) / "store"
-    place.mkdir()
-    fill(place)
-    listed(place)
-    checked_and_tidied(place)
-    owner = Tier(place)
-    refuses([
-        (("tier", "gc", place), str(os.getpid())),
-        (("tier", "ls", place), str(os.getpid())),
-        (("tier", "ls", pathlib.Path(name) / "none"), "none"),
-        (("tier", "ls", place, "--option", "colour"), "NAME=VALUE"),
-        (("tier", "ls", place, "--option", "colour=blue"), "colour"),
-        (("tier", "ls", place, "--store", "abacus"), "abacus"),
-        (("tier",), "subcommand"),
-        (("tier", "burn", place), "burn"),
-    ])
-    owner.close()
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        place = pathlib.Path(name) / "store"
+        place.mkdir()
+        fill(place)
+        listed(place)
+        checked_and_tidied(place)
+        owner = Tier(place)
+        refuses([
+            (("tier", "gc", place), str(os.getpid())),
+            (("tier", "ls", place), str(os.getpid())),
+            (("tier", "ls", pathlib.Path(name) / "none"), "none"),
+            (("tier", "ls", place, "--option", "colour"), "NAME=VALUE"),
+            (("tier", "ls", place, "--option", "colour=blue"), "colour"),
+            (("tier", "ls", place, "--store", "abacus"), "abacus"),
+            (("tier",), "subcommand"),
+            (("tier", "burn", place), "burn"),
+        ])
+        owner.close()
+
+
+if __name__ == "__main__":
+    main()
