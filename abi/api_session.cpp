@@ -220,10 +220,16 @@ Status read_head(SessionImport *import, const Geometry &geometry, Origin *origin
     QUIRE_TRY(origin->read(first, sizeof first, error));
     SessionHead &head = import->head();
     QUIRE_TRY(head.read_header(first, geometry));
-    QUIRE_TRY(origin->read(head.rest(), head.rest_bytes(), error));
+    QUIRE_TRY(origin->check_size(head.header().total_bytes));
+    for (;;) {
+        uint8_t *at = nullptr;
+        uint64_t count = 0;
+        QUIRE_TRY(head.extend(&at, &count));
+        if (count == 0) break;
+        QUIRE_TRY(origin->read(at, count, error));
+    }
     QUIRE_TRY(head.check(geometry));
-    QUIRE_TRY(import->check_identity(as));
-    return origin->check_size(head.header().total_bytes);
+    return import->check_identity(as);
 }
 
 quire_status read_blocks(const char *function, quire_cache *cache, SessionImport *import,

@@ -67,8 +67,18 @@ Status SessionHead::read_header(const uint8_t *first, const Geometry &limits) {
         return fail(QUIRE_E_ARG, "damaged session: its head has {} bytes, and its fields need {}",
                     h.head_bytes, head_bytes_of(h.group_count, h.known));
     }
-    if (!bytes_.create(h.head_bytes)) return no_host_memory();
+    if (!bytes_.create(sizeof h)) return no_host_memory();
     std::memcpy(bytes_.data(), &h, sizeof h);
+    return Status{};
+}
+
+Status SessionHead::extend(uint8_t **at, uint64_t *count) {
+    constexpr uint64_t kPart = uint64_t{1} << 20;
+    uint64_t size = bytes_.size();
+    *count = std::min(kPart, header().head_bytes - size);
+    if (!bytes_.reserve(size + *count)) return no_host_memory();
+    bytes_.resize_within(size + *count);
+    *at = bytes_.data() + size;
     return Status{};
 }
 

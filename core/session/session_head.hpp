@@ -51,11 +51,12 @@ class SessionHead {
     [[nodiscard]] bool begin(uint32_t group_count, uint32_t known);
     void seal(uint64_t total_bytes);
 
-    // Reading: the first sizeof(SessionHeader) bytes say how many the head has; then all of it is
-    // checked. `limits` is the cache's.
+    // Reading: the first sizeof(SessionHeader) bytes say how many the head has. Then extend() makes
+    // room for more of them, until there are none, and check() judges all. Memory grows with the
+    // bytes that have come, not with what they claim. `limits` is the cache's.
     Status read_header(const uint8_t *first, const Geometry &limits);
-    uint8_t *rest() { return bytes_.data() + sizeof(SessionHeader); }
-    uint64_t rest_bytes() const { return bytes_.size() - sizeof(SessionHeader); }
+    // *at: where the next *count bytes of the head go; count 0: it is whole.
+    Status extend(uint8_t **at, uint64_t *count);
     Status check(const Geometry &limits) const;
 
     SessionHeader &header() { return *reinterpret_cast<SessionHeader *>(bytes_.data()); }
