@@ -131,19 +131,24 @@ void Store::append(Lock &lock, Request *request) {
     start_queued(lock);
 }
 
+// Ends the head, if there is one. A proved one has earned the room that it took, so that older
+// segments may go for the next.
+void Store::leave_head(Lock &lock) {
+    if (head_ == nullptr) return;
+    Segment *full = head_;
+    head_ = nullptr;
+    is_settling_due_ = true;
+    if (full->is_proved) {
+        // Settled once its writes have ended: waiting for them here would leave the disk idle.
+        is_room_due_ = false;
+    } else {
+        settle_all(lock);
+    }
+}
+
 // Makes a new head. 0, or a negative errno: there is no head then.
 int Store::roll(Lock &lock) {
-    if (head_ != nullptr) {
-        Segment *full = head_;
-        head_ = nullptr;
-        is_settling_due_ = true;
-        if (full->is_proved) {
-            // Settled once its writes have ended: waiting for them here would leave the disk idle.
-            is_room_due_ = false;
-        } else {
-            settle_all(lock);
-        }
-    }
+    leave_head(lock);
     // A file that cannot be removed takes room; no record has to go for it.
     if (!discard_dying(lock)) return -EIO;
     // Only if the spare room was used up: without it, nothing can be copied forward.

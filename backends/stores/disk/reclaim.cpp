@@ -64,7 +64,7 @@ void Store::make_room(Lock &lock) {
         if (!evict_oldest(lock, true)) break;
     }
     while (segments_.size() > most_segments() && oldest() != nullptr && has_spare()) {
-        if (!rewrite(lock, oldest(), false)) break;
+        if (rewrite(lock, oldest(), false) != Rewriting::done) break;
     }
 }
 
@@ -158,7 +158,12 @@ Store::Copying Store::copy_forward(Lock &lock, uint32_t number, bool may_roll,
     Segment *from = entry.segment;
     // Written with a larger segment size.
     if (expected.total_bytes() > options_.max_record_bytes()) return Copying::no_room;
-    if (may_roll && !make_head_for(lock, expected.total_bytes())) return Copying::no_room;
+    if (may_roll) {
+        Rewriting made = make_head_for(lock, expected.total_bytes());
+        if (made != Rewriting::done) {
+            return made == Rewriting::failed ? Copying::failed : Copying::no_room;
+        }
+    }
     auto fits = [&] {
         return head_ != nullptr &&
                head_->end_bytes + expected.total_bytes() <= options_.segment_bytes;
@@ -227,11 +232,14 @@ void Store::move_entries(Segment *from, const std::vector<Copy> &copies) {
 }
 
 // Makes sure that the head has room, without dropping anything for it.
-bool Store::make_head_for(Lock &lock, uint64_t size_bytes) {
-    if (head_ != nullptr && head_->end_bytes + size_bytes <= options_.segment_bytes) return true;
-    head_ = nullptr;
+Store::Rewriting Store::make_head_for(Lock &lock, uint64_t size_bytes) {
+    if (head_ != nullptr && head_->end_bytes + size_bytes <= options_.segment_bytes) {
+        return Rewriting::done;
+    }
+    leave_head(lock);
     settle_all(lock);
-    return has_spare() && create_segment(lock) == 0;
+    if (!has_spare()) return Rewriting::no_room;
+    return create_segment(lock) == 0 ? Rewriting::done : Rewriting::failed;
 }
 
 // Keys of removals, and of records that are no longer in the index, for which an older record may
@@ -252,16 +260,17 @@ std::vector<quire_store_label> Store::lost_keys(Lock &lock, Segment *segment) {
     return {keys.begin(), keys.end()};
 }
 
-bool Store::append_removals(Lock &lock, const std::vector<quire_store_label> &labels) {
+Store::Rewriting Store::append_removals(Lock &lock, const std::vector<quire_store_label> &labels) {
     for (const quire_store_label &label : labels) {
         log_wanted_.wait(lock, [&] {
             Request *holder = holders_.of(label.key);
             return holder == nullptr || !holder->is_appended;
         });
         if (index_.find(label.key) != kNoEntry) continue;
-        if (!make_head_for(lock, kUnitBytes)) return false;
+        Rewriting made = make_head_for(lock, kUnitBytes);
+        if (made != Rewriting::done) return made;
         Buffer buffer = log_buffers_.take(kUnitBytes);
-        if (buffer.bytes == nullptr) return false;
+        if (buffer.bytes == nullptr) return Rewriting::no_room;
         std::memset(buffer.bytes, 0, kUnitBytes);
         Record record;
         record.kind = RecordKind::removal;
@@ -270,13 +279,13 @@ bool Store::append_removals(Lock &lock, const std::vector<quire_store_label> &la
         Segment *to = nullptr;
         bool is_written = append_now(lock, &record, &buffer, &to);
         log_buffers_.give_back(&buffer);
-        if (!is_written) return false;
+        if (!is_written) return Rewriting::failed;
         to->last_removal = std::max(to->last_removal, record.sequence);
     }
-    return true;
+    return Rewriting::done;
 }
 
-bool Store::copy_all(Lock &lock, Segment *segment, std::vector<Copy> *copies) {
+Store::Rewriting Store::copy_all(Lock &lock, Segment *segment, std::vector<Copy> *copies) {
     std::vector<uint32_t> numbers;
     for (uint32_t at = segment->first_entry; at != kNoEntry; at = index_[at].next) {
         numbers.push_back(at);
@@ -284,40 +293,51 @@ bool Store::copy_all(Lock &lock, Segment *segment, std::vector<Copy> *copies) {
     for (uint32_t number : numbers) {
         if (index_[number].segment != segment) continue;
         Copying result = copy_forward(lock, number, true, copies);
-        if (result == Copying::failed || result == Copying::no_room) return false;
+        if (result == Copying::failed) return Rewriting::failed;
+        if (result == Copying::no_room) return Rewriting::no_room;
     }
-    return true;
+    return Rewriting::done;
 }
 
-// Copies all that is live in a segment to the head, and removes it. False: it is still there.
-bool Store::rewrite(Lock &lock, Segment *segment, bool only_if_worth) {
-    if (segment->is_dying) return discard(lock, segment);
+// Copies all that is live in a segment to the head, and removes it. Unless it is done, the segment
+// is still there.
+Store::Rewriting Store::rewrite(Lock &lock, Segment *segment, bool only_if_worth) {
+    auto discarded = [&] { return discard(lock, segment) ? Rewriting::done : Rewriting::failed; };
+    if (segment->is_dying) return discarded();
     std::vector<quire_store_label> lost = lost_keys(lock, segment);
-    if (only_if_worth && lost.size() * kUnitBytes >= segment->dead_bytes()) return true;
+    if (only_if_worth && lost.size() * kUnitBytes >= segment->dead_bytes()) return Rewriting::done;
     std::vector<Copy> copies;
-    if (!copy_all(lock, segment, &copies) || !append_removals(lock, lost)) return false;
-    if ((!copies.empty() || !lost.empty()) && sync_all(lock) != 0) return false;
+    Rewriting copied = copy_all(lock, segment, &copies);
+    if (copied == Rewriting::done) copied = append_removals(lock, lost);
+    if (copied != Rewriting::done) {
+        // What was copied need not be copied again.
+        if (!copies.empty() && sync_all(lock) == 0) move_entries(segment, copies);
+        return copied;
+    }
+    if ((!copies.empty() || !lost.empty()) && sync_all(lock) != 0) return Rewriting::failed;
     move_entries(segment, copies);
     // Nothing else was put into it; a read that failed its check may have dropped records.
-    if (segment->first_entry != kNoEntry) return false;
-    return discard(lock, segment);
+    if (segment->first_entry != kNoEntry) return Rewriting::failed;
+    return discarded();
 }
 
 void Store::compact(Lock &lock, Request *request) {
     request->stage = Stage::active;
     uint64_t before_bytes = used_bytes();
-    if (head_ != nullptr && head_->dead_bytes() != 0) head_ = nullptr;
+    if (head_ != nullptr && head_->dead_bytes() != 0) leave_head(lock);
     settle_all(lock);
     std::vector<uint64_t> numbers;
     for (const auto &[number, segment] : segments_) {
         if (segment.get() != head_ && segment->dead_bytes() != 0) numbers.push_back(number);
     }
-    bool is_failed = false;
+    Rewriting result = Rewriting::done;
     for (uint64_t number : numbers) {
         auto found = segments_.find(number);
-        if (request->is_cancelled || is_failed || found == segments_.end()) break;
-        is_failed = !rewrite(lock, found->second.get(), true);
+        if (request->is_cancelled || result != Rewriting::done) break;
+        if (found != segments_.end()) result = rewrite(lock, found->second.get(), true);
     }
+    // Without room for one more segment no more can be given back now, and nothing failed.
+    bool is_failed = result == Rewriting::failed;
     if (is_room_due_ && head_ != nullptr && head_->is_proved) make_room(lock);
     uint64_t after_bytes = used_bytes();
     request->answer.size_bytes = before_bytes > after_bytes ? before_bytes - after_bytes : 0;

@@ -80,6 +80,7 @@ class Store {
     using Lock = std::unique_lock<std::mutex>;
     enum class Check { right, damaged, failed };
     enum class Copying { copied, gone, no_room, failed };
+    enum class Rewriting { done, no_room, failed };
     struct Copy {
         uint32_t entry;
         uint64_t from_offset;
@@ -131,6 +132,7 @@ class Store {
     void append(Lock &lock, Request *request);
     void place(Record *record, uint8_t *header);
     void unplace(const Record &record, Segment *segment);
+    void leave_head(Lock &lock);
     int roll(Lock &lock);
     int create_segment(Lock &lock);
     void settle(Lock &lock, Segment *segment);
@@ -157,11 +159,11 @@ class Store {
     Copying copy_forward(Lock &lock, uint32_t entry, bool may_roll, std::vector<Copy> *copies);
     bool append_now(Lock &lock, Record *record, Buffer *buffer, Segment **to);
     void move_entries(Segment *from, const std::vector<Copy> &copies);
-    bool rewrite(Lock &lock, Segment *segment, bool only_if_worth);
-    bool copy_all(Lock &lock, Segment *segment, std::vector<Copy> *copies);
-    bool append_removals(Lock &lock, const std::vector<quire_store_label> &labels);
+    Rewriting rewrite(Lock &lock, Segment *segment, bool only_if_worth);
+    Rewriting copy_all(Lock &lock, Segment *segment, std::vector<Copy> *copies);
+    Rewriting append_removals(Lock &lock, const std::vector<quire_store_label> &labels);
     std::vector<quire_store_label> lost_keys(Lock &lock, Segment *segment);
-    bool make_head_for(Lock &lock, uint64_t size_bytes);
+    Rewriting make_head_for(Lock &lock, uint64_t size_bytes);
     void compact(Lock &lock, Request *request);
 
     const Options options_;
