@@ -99,7 +99,7 @@ TEST_F(SessionWait, has_no_room_where_there_is_no_host_tier) {
 
 // A cache with large blocks: 1 layer, 32 heads of 128 elements, f32.
 struct Large {
-    explicit Large(uint32_t block_tokens) : own(CacheShape{.blocks = 2}) {
+    explicit Large(uint32_t block_tokens, uint32_t max_tokens = 0) : own(CacheShape{.blocks = 2}) {
         auto group = described<quire_group_desc>();
         group.layer_count = 1;
         group.kv_heads = 32;
@@ -115,6 +115,7 @@ struct Large {
         desc.shard_count = 1;
         desc.shard_stride = sizeof shard;
         desc.block_tokens = block_tokens;
+        desc.max_sequence_tokens = max_tokens;
         desc.blocks = 512 / block_tokens + 1;
         desc.host_blocks = 512 / block_tokens;
         std::swap(own.cache, small);
@@ -159,6 +160,28 @@ TEST(SessionPieces, are_blocks_of_up_to_4_mib_together_and_at_least_one) {
                   QUIRE_OK);
         EXPECT_TRUE(again.bytes == out.bytes);
     }
+}
+
+TEST(SessionPieces, of_more_tokens_than_the_cache_takes_are_refused_at_once) {
+    Large large(256), shorter(256, 256);
+    auto &c = large.own;
+    const quire_seq seq = c.create();
+    quire_step_result result{};
+    const quire_step step = c.begin(large.queue, seq, tokens_from(1, 300), &result);
+    c.must(c.api.step_commit(c.cache, step, nullptr, &c.error));
+    c.must(c.api.step_finish(c.cache, step, nullptr, QUIRE_STEP_OK, &c.error));
+    SessionStream stream;
+    const auto desc = export_desc(&stream);
+    c.must(c.api.seq_export_wait(c.cache, seq, &desc, nullptr, UINT64_MAX, &c.error));
+    stream.calls = 0;
+    const auto restore = import_desc(&stream);
+    quire_seq out = 0;
+    auto &to = shorter.own;
+    EXPECT_EQ(to.api.seq_import(to.cache, &restore, &out, nullptr, &to.error), QUIRE_E_LIMIT);
+    EXPECT_NE(std::string(to.error.message).find("has 300 tokens, and max_sequence_tokens is 256"),
+              std::string::npos)
+        << to.error.message;
+    EXPECT_EQ(stream.calls, 1u) << "only the header was read";
 }
 
 // Files are at most so large while it lives, as on a full disk.
