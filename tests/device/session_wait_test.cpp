@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -243,6 +244,57 @@ TEST(SessionDisk, that_cannot_be_read_is_said_so) {
               QUIRE_E_OS);
     EXPECT_EQ(c.error.native_code, EIO);
     EXPECT_NE(std::string(c.error.message).find("cannot be read"), std::string::npos);
+}
+
+// Each thread exports and imports a sequence of its own, while another one runs steps.
+TEST(SessionThreads, export_and_import_at_once_while_steps_go_on) {
+    ShardedCache c(std::vector<Range>{{0, 0, 0, 2}, {0, 0, 2, 2}}, 40);
+    constexpr uint32_t kThreads = 3;
+    std::vector<quire_seq> sequences;
+    std::vector<Bytes> bytes;
+    for (uint32_t i = 0; i < kThreads; ++i) {
+        Tokens known;
+        sequences.push_back(created(&c));
+        advance(&c, sequences[i], &known, tokens_from(100 * i, 9));
+        bytes.push_back(exported(&c, sequences[i]));
+    }
+    std::atomic<uint32_t> running{kThreads}, imports{0};
+    const auto work = [&](uint32_t i) {
+        quire_error error{};
+        error.struct_size = sizeof error;
+        for (uint32_t round = 0; round < 30; ++round) {
+            SessionStream out;
+            const auto save = export_desc(&out);
+            EXPECT_EQ(
+                c.api.seq_export_wait(c.cache, sequences[i], &save, nullptr, UINT64_MAX, &error),
+                QUIRE_OK)
+                << error.message;
+            EXPECT_EQ(out.bytes, bytes[i]);
+            const auto restore = import_desc(&out);
+            quire_seq back = 0;
+            const quire_status status = c.api.seq_import(c.cache, &restore, &back, nullptr, &error);
+            EXPECT_GE(status, 0) << error.message;
+            if (status != QUIRE_OK) continue;  // the others took the room
+            EXPECT_EQ(c.api.seq_end(c.cache, back, 0, &error), QUIRE_OK) << error.message;
+            ++imports;
+        }
+        --running;
+    };
+    std::vector<std::thread> threads;
+    for (uint32_t i = 0; i < kThreads; ++i) threads.emplace_back(work, i);
+    Tokens known;
+    quire_seq seq = created(&c);
+    while (running != 0) {
+        advance(&c, seq, &known, tokens_from(static_cast<uint32_t>(known.size()), 3));
+        if (known.size() < 30) continue;
+        ended(&c, seq);
+        known.clear();
+        seq = created(&c);
+    }
+    for (std::thread &thread : threads) thread.join();
+    EXPECT_GT(imports, 0u);
+    c.must(c.api.cache_check(c.cache, &c.error));
+    EXPECT_EQ(stats_of(&c).host_blocks_used, 0u);
 }
 
 }  // namespace
