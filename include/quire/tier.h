@@ -166,16 +166,20 @@ typedef struct quire_tier_desc {
 QUIRE_EXPORT quire_status quire_tier_open(quire_instance *instance, const quire_tier_desc *desc,
                                           quire_tier **out, quire_error *error);
 /* Ends the tier once the store's requests have ended.
- * Returns  QUIRE_S_TIMEOUT  not in time; the tier still exists, and takes no more requests. */
+ * Returns  QUIRE_S_TIMEOUT  not in time; the tier still exists, and takes no more requests.
+ * Time     O(records). */
 QUIRE_EXPORT quire_status quire_tier_close_wait(quire_tier *tier, uint64_t timeout_ns,
                                                 quire_error *error);
+/* Time     O(1). */
 QUIRE_EXPORT quire_status quire_tier_get_info(quire_tier *tier, quire_store_info *info,
                                               quire_error *error);
+/* Time     O(segments) on disk, else O(1). */
 QUIRE_EXPORT quire_status quire_tier_get_stats(quire_tier *tier, quire_store_stats *stats,
                                                quire_error *error);
 /* Lists records: up to `capacity` more, and advances *cursor, which begins at 0; *count 0 means
  * that all were listed.
- * Errors   QUIRE_E_UNSUPPORTED  the store cannot tell what it has. */
+ * Errors   QUIRE_E_UNSUPPORTED  the store cannot tell what it has.
+ * Time     O(records skipped and listed). */
 QUIRE_EXPORT quire_status quire_tier_list(quire_tier *tier, uint64_t *cursor,
                                           quire_store_record *records, uint32_t capacity,
                                           uint32_t stride, uint32_t *count, quire_error *error);
@@ -191,7 +195,8 @@ QUIRE_EXPORT quire_status quire_tier_list(quire_tier *tier, uint64_t *cursor,
  * Errors   QUIRE_E_ARG          the request is wrong.
  *          QUIRE_E_BUSY         the store has as many requests under way as it takes, all of them
  *                               timed out.
- *          QUIRE_E_UNSUPPORTED  the store is open READ_ONLY, or does not know the kind. */
+ *          QUIRE_E_UNSUPPORTED  the store is open READ_ONLY, or does not know the kind.
+ * Time     O(bytes of the value), and what the store takes. */
 QUIRE_EXPORT quire_status quire_tier_request_wait(quire_tier *tier,
                                                   const quire_store_request *request,
                                                   quire_store_answer *answer, uint64_t timeout_ns,

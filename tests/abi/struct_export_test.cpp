@@ -30,6 +30,7 @@ class Exported : public testing::Test {
         add_calibration();
         add_sessions();
         add_migration();
+        add_tiers();
         add_outputs();
     }
     ~Exported() override {
@@ -331,6 +332,37 @@ class Exported : public testing::Test {
                                      if (s == 0) w.api.seq_end(w.cache, out, 0, nullptr);
                                      return s;
                                  });
+    }
+
+    // Opens a tier for the length of one call.
+    template <typename Body>
+    quire_status with_tier(Body body) {
+        auto desc = described<quire_tier_desc>();
+        desc.store = "memory";
+        quire_tier *tier = nullptr;
+        EXPECT_EQ(w.api.tier_open(w.instance, &desc, &tier, &w.error), QUIRE_OK) << w.error.message;
+        quire_status s = body(tier);
+        EXPECT_EQ(w.api.tier_close_wait(tier, UINT64_MAX, nullptr), QUIRE_OK);
+        return s;
+    }
+
+    void add_tiers() {
+        input<quire_tier_desc>([](quire_tier_desc *desc) { desc->store = "memory"; },
+                               [this](const quire_tier_desc *desc, uint32_t) {
+                                   quire_tier *out = nullptr;
+                                   quire_status s =
+                                       w.api.tier_open(w.instance, desc, &out, nullptr);
+                                   if (s == 0) w.api.tier_close_wait(out, UINT64_MAX, nullptr);
+                                   return s;
+                               });
+        output<quire_store_info>([this](quire_store_info *out) {
+            return with_tier(
+                [&](quire_tier *tier) { return w.api.tier_get_info(tier, out, nullptr); });
+        });
+        output<quire_store_stats>([this](quire_store_stats *out) {
+            return with_tier(
+                [&](quire_tier *tier) { return w.api.tier_get_stats(tier, out, nullptr); });
+        });
     }
 
     void add_migration() {

@@ -38,8 +38,8 @@ with tempfile.TemporaryDirectory() as name:
         expect(words[0] in PROGRAMS, f"{words[0]} is a program that the page may use")
         words = [PROGRAMS[words[0]], *words[1:]]
         words = [str(store) if word == "STORE" else word for word in words]
-        process = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=name,
-                                 stdin=subprocess.DEVNULL, env=os.environ)
+        process = subprocess.run(words, capture_output=True, text=True, errors="replace",
+                                 timeout=120, cwd=name, stdin=subprocess.DEVNULL, env=os.environ)
         expect(process.returncode == 0, f"{words}: {process.stdout}{process.stderr}")
         ran += 1
     expect(ran >= 6, f"{ran} commands")
