@@ -12,8 +12,15 @@
 
 namespace {
 
-// OK, or what a callback of the caller's returned.
-Status callback_status(quire_status status, const char *what) {
+// Calls a callback of the caller's. OK, or what it returned.
+template <typename Call>
+Status call_back(const char *what, Call call) {
+    quire_status status = QUIRE_OK;
+    try {
+        status = call();
+    } catch (...) {
+        return fail(QUIRE_E_ARG, "the callback threw an exception");
+    }
     if (status == QUIRE_OK) [[likely]]
         return Status{};
     if (known_failure(status)) return fail(status, what, static_cast<uint64_t>(-int64_t{status}));
@@ -51,8 +58,8 @@ class Target {
     }
     Status write(const void *bytes, uint64_t size_bytes, quire_error *error) {
         if (file_ < 0) {
-            return callback_status(desc_.write(desc_.user, bytes, size_bytes),
-                                   "desc.write returned the failure -{}");
+            return call_back("desc.write returned the failure -{}",
+                             [&] { return desc_.write(desc_.user, bytes, size_bytes); });
         }
         return file_status(os::write_file(file_, bytes, size_bytes),
                            "the session cannot be written", error);
@@ -93,8 +100,8 @@ class Origin {
     }
     Status read(void *bytes, uint64_t size_bytes, quire_error *error) {
         if (file_ < 0) {
-            return callback_status(desc_.read(desc_.user, bytes, size_bytes),
-                                   "desc.read returned the failure -{}");
+            return call_back("desc.read returned the failure -{}",
+                             [&] { return desc_.read(desc_.user, bytes, size_bytes); });
         }
         bool has_ended = false;
         QUIRE_TRY(file_status(os::read_file(file_, bytes, size_bytes, &has_ended),

@@ -169,6 +169,7 @@ void add_tier(CLI::App *app, TierOptions *options) {
         command->add_option("--option", options->options, "NAME=VALUE for the plugin; repeatable")
             ->allow_extra_args(false);
         command->add_flag("--json", options->json, "print JSON");
+        command->footer(std::string("example: quire tier ") + name + " /var/cache/quire");
         command->callback([options, run] { run(*options); });
         return command;
     };

@@ -2,6 +2,7 @@
 
 #include "tier.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -177,6 +178,20 @@ bool is_whole(const Tier &tier, const quire_store_record &record, std::vector<ch
     return tier.ask(request).outcome == QUIRE_STORE_DONE;
 }
 
+// A smaller capacity than the store was made with would evict records, so that without one room for
+// several times what is there is given.
+TierOptions with_room(TierOptions options) {
+    if (options.store != "disk") return options;
+    for (const std::string &option : options.options) {
+        if (option.starts_with("capacity=")) return options;
+    }
+    constexpr uint64_t kLeast = uint64_t{1} << 20, kTimes = 4;
+    const uint64_t used =
+        Tier(options, QUIRE_STORE_OPEN_EXISTING | QUIRE_STORE_OPEN_READ_ONLY).stats().used_bytes;
+    options.options.push_back("capacity=" + std::to_string(std::max(kLeast, kTimes * used)));
+    return options;
+}
+
 }  // namespace
 
 void tier_ls(const TierOptions &options) {
@@ -235,7 +250,8 @@ void tier_check(const TierOptions &options) {
         throw Failure("a damaged record is a miss; quire tier gc gives back its room", kFailed);
 }
 
-void tier_gc(const TierOptions &options) {
+void tier_gc(const TierOptions &given) {
+    const TierOptions options = with_room(given);
     Tier tier(options, QUIRE_STORE_OPEN_EXISTING);
     std::vector<char> buffer;
     uint64_t damaged = 0;
@@ -252,8 +268,9 @@ void tier_gc(const TierOptions &options) {
     request.kind = QUIRE_STORE_COMPACT;
     const quire_store_answer answer = tier.ask(request);
     if (answer.outcome != QUIRE_STORE_DONE) {
-        throw Failure("the store could not be compacted: " +
-                          std::string(std::strerror(static_cast<int>(answer.native_code))),
+        throw Failure("the store could not be compacted, by outcome " +
+                          std::to_string(answer.outcome) + ": " +
+                          std::strerror(static_cast<int>(answer.native_code)),
                       kFailed);
     }
     if (options.json) {

@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 /* Takes the next bytes of a session. QUIRE_OK, or a failure, which ends the export. Called without
- * the cache's lock. */
+ * the cache's lock. An exception ends it too, with QUIRE_E_ARG. */
 typedef quire_status (*quire_session_write)(void *user, const void *bytes, uint64_t size_bytes);
 /* Fills all of `bytes` with the next ones. QUIRE_OK, or a failure, which ends the import. */
 typedef quire_status (*quire_session_read)(void *user, void *bytes, uint64_t size_bytes);

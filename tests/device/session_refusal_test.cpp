@@ -252,11 +252,11 @@ TEST(SessionRefusal, of_callbacks_that_throw_ends_the_call_and_nothing_else) {
     quire_export_desc save = export_desc(nullptr);
     save.write = [](void *, const void *, uint64_t) -> quire_status { throw 7; };
     EXPECT_EQ(c.api.seq_export_wait(c.cache, saved.seq, &save, nullptr, UINT64_MAX, &c.error),
-              QUIRE_E_INTERNAL);
+              QUIRE_E_ARG);
     quire_import_desc restore = import_desc(nullptr);
     restore.read = [](void *, void *, uint64_t) -> quire_status { throw 7; };
     quire_seq seq = 0;
-    EXPECT_EQ(c.api.seq_import(c.cache, &restore, &seq, nullptr, &c.error), QUIRE_E_INTERNAL);
+    EXPECT_EQ(c.api.seq_import(c.cache, &restore, &seq, nullptr, &c.error), QUIRE_E_ARG);
     expect_nothing_left(&c);
     advance(&c, saved.seq, &saved.known, {1, 2});
 }

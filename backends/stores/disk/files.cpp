@@ -30,7 +30,13 @@ class SystemFile : public File {
     explicit SystemFile(int descriptor) : descriptor_(descriptor) {}
     SystemFile(const SystemFile &) = delete;
     SystemFile &operator=(const SystemFile &) = delete;
-    ~SystemFile() override { ::close(descriptor_); }
+    ~SystemFile() override {
+        // A child that was forked meanwhile has the same open file, and would keep the lock.
+        if (is_locked_) ::flock(descriptor_, LOCK_UN);
+        ::close(descriptor_);
+    }
+
+    void keep_lock() { is_locked_ = true; }
 
     int64_t read(void *out, uint64_t size_bytes, uint64_t offset) override {
         return uninterrupted(
@@ -70,6 +76,7 @@ class SystemFile : public File {
 
  private:
     const int descriptor_;
+    bool is_locked_ = false;
 };
 
 class SystemDirectory : public Directory {
@@ -115,7 +122,9 @@ class SystemDirectory : public Directory {
         if (int result = open_as(name, flags_of(mode), out)) return result;
         int operation = (mode == OpenMode::read_only ? LOCK_SH : LOCK_EX) | LOCK_NB;
         int descriptor = (*out)->descriptor();
-        return uninterrupted([&] { return ::flock(descriptor, operation); });
+        int result = uninterrupted([&] { return ::flock(descriptor, operation); });
+        if (result == 0) static_cast<SystemFile *>(out->get())->keep_lock();
+        return result;
     }
 
     int remove(const std::string &name) override {

@@ -88,10 +88,16 @@ bool Store::evict_oldest(Lock &lock, bool may_copy) {
         for (uint32_t number : chosen) {
             if (index_[number].segment != segment) continue;
             Copying result = copy_forward(lock, number, false, &copies);
-            if (result == Copying::failed) return false;
+            if (result == Copying::failed) {
+                leave_copies(copies);
+                return false;
+            }
             if (result == Copying::no_room) break;
         }
-        if (!copies.empty() && sync_all(lock) != 0) return false;
+        if (!copies.empty() && sync_all(lock) != 0) {
+            leave_copies(copies);
+            return false;
+        }
         move_entries(segment, copies);
     }
     return discard(lock, segment);
@@ -221,12 +227,21 @@ bool Store::append_now(Lock &lock, Record *record, Buffer *buffer, Segment **to)
     return !(*to)->is_broken;
 }
 
+// The copies stay in the log, and the index does not know them: once what they are copies of is
+// gone, only a removal hides them.
+void Store::leave_copies(const std::vector<Copy> &copies) {
+    if (!copies.empty()) is_doubtful_ = true;
+}
+
 // REQUIRES: the copies are durable.
 void Store::move_entries(Segment *from, const std::vector<Copy> &copies) {
     for (const Copy &copy : copies) {
         // Unless it was replaced, removed or found damaged in the meantime.
-        if (!index_[copy.entry].is_at(from, copy.from_offset)) continue;
-        if (!are_equal(index_[copy.entry].label, copy.record.label)) continue;
+        if (!index_[copy.entry].is_at(from, copy.from_offset) ||
+            !are_equal(index_[copy.entry].label, copy.record.label)) {
+            is_doubtful_ = true;
+            continue;
+        }
         index_.move(copy.entry, copy.record, copy.to);
     }
 }
@@ -311,10 +326,17 @@ Store::Rewriting Store::rewrite(Lock &lock, Segment *segment, bool only_if_worth
     if (copied == Rewriting::done) copied = append_removals(lock, lost);
     if (copied != Rewriting::done) {
         // What was copied need not be copied again.
-        if (!copies.empty() && sync_all(lock) == 0) move_entries(segment, copies);
+        if (!copies.empty() && sync_all(lock) == 0) {
+            move_entries(segment, copies);
+        } else {
+            leave_copies(copies);
+        }
         return copied;
     }
-    if ((!copies.empty() || !lost.empty()) && sync_all(lock) != 0) return Rewriting::failed;
+    if ((!copies.empty() || !lost.empty()) && sync_all(lock) != 0) {
+        leave_copies(copies);
+        return Rewriting::failed;
+    }
     move_entries(segment, copies);
     // Nothing else was put into it; a read that failed its check may have dropped records.
     if (segment->first_entry != kNoEntry) return Rewriting::failed;

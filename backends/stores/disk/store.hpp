@@ -158,6 +158,7 @@ class Store {
     void remove_empty(Lock &lock);
     Copying copy_forward(Lock &lock, uint32_t entry, bool may_roll, std::vector<Copy> *copies);
     bool append_now(Lock &lock, Record *record, Buffer *buffer, Segment **to);
+    void leave_copies(const std::vector<Copy> &copies);
     void move_entries(Segment *from, const std::vector<Copy> &copies);
     Rewriting rewrite(Lock &lock, Segment *segment, bool only_if_worth);
     Rewriting copy_all(Lock &lock, Segment *segment, std::vector<Copy> *copies);
