@@ -16,7 +16,7 @@ Its modules, each of which imports only those before it:
 
     errors _ffi pointers libquire objects
     dtypes elements attention size calibration
-    instance device queue memory groups
+    instance device queue memory groups tier
     cache_base open_step session sequence batch step events cache event_wire event_publisher
     layer_thread layer_shapes layer_calls layer_masks layer_prompts layer_formats layer_store
     layer_rows layer_forward layer_repeat layer_latent continuous_rows continuous_forward
@@ -48,21 +48,21 @@ from .sequence import (Key, KeyType, Namespace, NamespaceInfo, Sequence, Sequenc
 from .session import SessionInfo
 from .size import Size, estimate_size
 from .step import RUN, WAIT, CopyKind, Item, MaskKind, Preempt, Reason, Step
+from .tier import Label, Record, StoreFlags, Tier, TierInfo, TierStats
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "Attention", "Backend", "BackendError", "Batch", "BusyError", "COPY",
-    "Cache", "CacheFlags", "CacheInfo", "CacheStats", "Calibration", "CopyKind", "DType",
-    "Device", "DeviceInfo", "DeviceLostError", "DeviceMemoryError", "EVENT", "EventFlags",
-    "EventKind", "EventPublisher", "Events", "FAILED", "Fence",
-    "ForkedError", "Group", "GroupKind", "HostMemoryError", "ITEM", "IncompatibleError",
-    "Instance", "InternalError", "Item", "Key", "KeyType", "LibraryNotFoundError", "LimitError",
-    "MOVE", "MaskKind", "Memory", "Migration", "NO_HITS", "Namespace", "NamespaceInfo", "Native",
-    "PREEMPTION", "Pool",
-    "Preempt", "Queue", "QuireError", "RESULT", "RUN", "Reason", "ReentrantError", "Rope",
+    "ArgumentError", "Attention", "Backend", "BackendError", "Batch", "BusyError", "COPY", "Cache",
+    "CacheFlags", "CacheInfo", "CacheStats", "Calibration", "CopyKind", "DType", "Device",
+    "DeviceInfo", "DeviceLostError", "DeviceMemoryError", "EVENT", "EventFlags", "EventKind",
+    "EventPublisher", "Events", "FAILED", "Fence", "ForkedError", "Group", "GroupKind",
+    "HostMemoryError", "ITEM", "IncompatibleError", "Instance", "InternalError", "Item", "Key",
+    "KeyType", "Label", "LibraryNotFoundError", "LimitError", "MOVE", "MaskKind", "Memory",
+    "Migration", "NO_HITS", "Namespace", "NamespaceInfo", "Native", "PREEMPTION", "Pool", "Preempt",
+    "Queue", "QuireError", "RESULT", "RUN", "Reason", "Record", "ReentrantError", "Rope",
     "RopePairing", "RopeScaling", "SPAN", "Scale", "Sequence", "SequenceFlags", "SequenceInfo",
-    "SessionInfo", "Shard", "Size", "StaleError", "Step", "StructError", "SystemCallError",
-    "TimeoutError", "UNKNOWN", "UnsupportedError", "Victim", "View", "Views", "WAIT",
-    "estimate_size", "merge", "numpy_dtype",
+    "SessionInfo", "Shard", "Size", "StaleError", "Step", "StoreFlags", "StructError",
+    "SystemCallError", "Tier", "TierInfo", "TierStats", "TimeoutError", "UNKNOWN",
+    "UnsupportedError", "Victim", "View", "Views", "WAIT", "estimate_size", "merge", "numpy_dtype",
 ]

@@ -19,10 +19,10 @@ import sys
 import warnings
 import weakref
 from types import TracebackType
-from typing import Any, Deque, List, NamedTuple, Optional, Type, TypeVar
+from typing import Any, Deque, List, NamedTuple, Optional, Tuple, Type, TypeVar
 
 from . import errors
-from .libquire import Library
+from .libquire import TIMED_OUT, Library
 from .pointers import Pointer
 
 _Self = TypeVar("_Self", bound="Object")
@@ -97,6 +97,7 @@ class Object(Pointer, Lasting):
     """Owns one pointer of the library."""
 
     _destroy = ""  # the function that destroys it
+    _destroy_arguments: Tuple[int, ...] = ()  # what it takes beside the object
 
     def __init__(self, library: Library, pointer: Any):
         super().__init__(pointer)
@@ -123,6 +124,7 @@ class Object(Pointer, Lasting):
         except errors.StaleError:  # so is the object itself, which its destruction shows
             pass
         destroy, error = getattr(self._library.api, self._destroy), self._library.error()
+        arguments = self._destroy_arguments
         pointer, self._owned = self._owned, None
         if pointer is None:
             return
@@ -133,12 +135,14 @@ class Object(Pointer, Lasting):
                 raise errors.BusyError(f"another thread is in a call on the {self._name}, or work "
                                        "that has not run uses it: sync its queue")
             try:
-                status = destroy(pointer, error)
+                status = destroy(pointer, *arguments, error)
             except BaseException:  # an interrupt, when the call returned
                 self._closed()
                 raise
             if status < 0:
                 self._library.fail(status, error)
+            if status == TIMED_OUT:
+                raise errors.TimeoutError(f"the {self._name} is not closed: work on it still runs")
         except errors.StaleError:  # it went with a cache or device that was abandoned
             _abandoned.append(self)
         except errors.QuireError:

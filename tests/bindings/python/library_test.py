@@ -337,6 +337,7 @@ class Headers(Books):
         "PREEMPT": quire.Preempt, "MASK": quire.MaskKind, "WAIT": quire.Reason,
         "CACHE": quire.CacheFlags, "VIEW": quire.View, "ROPE": (quire.RopePairing,
                                                                 quire.RopeScaling),
+        "STORE": (quire.StoreFlags, quire.tier._Open, quire.tier._Kind, quire.tier._Outcome),
     }
 
     def test_numbers_are_the_headers(self):
