@@ -24,6 +24,7 @@
 #include "session.h"
 #include "size.h"
 #include "step.h"
+#include "tier.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -182,7 +183,17 @@ extern "C" {
              (quire_cache * cache, quire_seq seq, const quire_export_desc *desc, const char *path, \
               quire_session_info *info, uint64_t timeout_ns, quire_error *error))                  \
     QUIRE_FN(seq_restore, (quire_cache * cache, const quire_import_desc *desc, const char *path,   \
-                           quire_seq *out, quire_session_info *info, quire_error *error))
+                           quire_seq *out, quire_session_info *info, quire_error *error))          \
+    QUIRE_FN(tier_open, (quire_instance * instance, const quire_tier_desc *desc, quire_tier **out, \
+                         quire_error *error))                                                      \
+    QUIRE_FN(tier_close_wait, (quire_tier * tier, uint64_t timeout_ns, quire_error *error))        \
+    QUIRE_FN(tier_get_info, (quire_tier * tier, quire_store_info * info, quire_error * error))     \
+    QUIRE_FN(tier_get_stats, (quire_tier * tier, quire_store_stats * stats, quire_error * error))  \
+    QUIRE_FN(tier_list, (quire_tier * tier, uint64_t *cursor, quire_store_record *records,         \
+                         uint32_t capacity, uint32_t stride, uint32_t *count, quire_error *error)) \
+    QUIRE_FN(tier_request_wait,                                                                    \
+             (quire_tier * tier, const quire_store_request *request, quire_store_answer *answer,   \
+              uint64_t timeout_ns, quire_error *error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

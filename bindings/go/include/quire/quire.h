@@ -11,6 +11,7 @@
  *   step.h       begin / add / commit / finish
  *   batch.h      the tables of a step in the layouts that kernels read; graphs
  *   attention.h  kv_write and attend on a committed batch
+ *   tier.h       stores below the device, on disk or on other machines
  *   events.h     what the prefix cache can find, for routers and stores
  *   log.h        one cache over several processes: a leader and its followers
  *   migrate.h    moving a live cache to other devices
@@ -53,5 +54,6 @@
 #include "session.h"
 #include "size.h"
 #include "step.h"
+#include "tier.h"
 
 #endif /* QUIRE_H */

@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 /* Takes the next bytes of a session. QUIRE_OK, or a failure, which ends the export. Called without
- * the cache's lock. */
+ * the cache's lock. An exception ends it too, with QUIRE_E_ARG. */
 typedef quire_status (*quire_session_write)(void *user, const void *bytes, uint64_t size_bytes);
 /* Fills all of `bytes` with the next ones. QUIRE_OK, or a failure, which ends the import. */
 typedef quire_status (*quire_session_read)(void *user, void *bytes, uint64_t size_bytes);
@@ -107,12 +107,14 @@ QUIRE_EXPORT quire_status quire_seq_import(quire_cache *cache, const quire_impor
 /* Exports into a file of its own: a new one, which takes the place of `path` only when it is whole
  * and on the disk. Others may not read it (mode 0600).
  * Errors   QUIRE_E_OS  the file cannot be written; native_code holds errno, and `path` is as
- *                      before. */
+ *                      before.
+ * Time     O(bytes). */
 QUIRE_EXPORT quire_status quire_seq_save_wait(quire_cache *cache, quire_seq seq,
                                               const quire_export_desc *desc, const char *path,
                                               quire_session_info *info, uint64_t timeout_ns,
                                               quire_error *error);
-/* Imports from a file, which must end with the session. */
+/* Imports from a file, which must end with the session.
+ * Time     O(bytes). */
 QUIRE_EXPORT quire_status quire_seq_restore(quire_cache *cache, const quire_import_desc *desc,
                                             const char *path, quire_seq *out,
                                             quire_session_info *info, quire_error *error);
