@@ -3078,6 +3078,436 @@ impl Default for quire_size_info {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
+pub struct quire_store_label {
+    pub key: [u8; 32usize],
+    pub fingerprint: [u8; 32usize],
+    pub name_space: [u8; 32usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_store_label"][::core::mem::size_of::<quire_store_label>() - 96usize];
+    [
+        "Alignment of quire_store_label",
+    ][::core::mem::align_of::<quire_store_label>() - 1usize];
+    [
+        "Offset of field: quire_store_label::key",
+    ][::core::mem::offset_of!(quire_store_label, key) - 0usize];
+    [
+        "Offset of field: quire_store_label::fingerprint",
+    ][::core::mem::offset_of!(quire_store_label, fingerprint) - 32usize];
+    [
+        "Offset of field: quire_store_label::name_space",
+    ][::core::mem::offset_of!(quire_store_label, name_space) - 64usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_store_option {
+    pub name: *const ::core::ffi::c_char,
+    pub value: *const ::core::ffi::c_char,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_store_option",
+    ][::core::mem::size_of::<quire_store_option>() - 16usize];
+    [
+        "Alignment of quire_store_option",
+    ][::core::mem::align_of::<quire_store_option>() - 8usize];
+    [
+        "Offset of field: quire_store_option::name",
+    ][::core::mem::offset_of!(quire_store_option, name) - 0usize];
+    [
+        "Offset of field: quire_store_option::value",
+    ][::core::mem::offset_of!(quire_store_option, value) - 8usize];
+};
+impl Default for quire_store_option {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_STORE_OPEN_EXISTING: _bindgen_ty_38 = 1;
+pub const QUIRE_STORE_OPEN_READ_ONLY: _bindgen_ty_38 = 2;
+pub type _bindgen_ty_38 = u32;
+pub const QUIRE_STORE_INDEXED: _bindgen_ty_39 = 1;
+pub const QUIRE_STORE_PERSISTENT: _bindgen_ty_39 = 2;
+pub const QUIRE_STORE_REMOTE: _bindgen_ty_39 = 4;
+pub const QUIRE_STORE_COMPACTS: _bindgen_ty_39 = 8;
+pub type _bindgen_ty_39 = u32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_store_info {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub max_value_bytes: u64,
+    pub capacity_bytes: u64,
+    pub max_requests: u32,
+    pub reserved0: u32,
+    pub place: [::core::ffi::c_char; 256usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_store_info"][::core::mem::size_of::<quire_store_info>() - 296usize];
+    [
+        "Alignment of quire_store_info",
+    ][::core::mem::align_of::<quire_store_info>() - 8usize];
+    [
+        "Offset of field: quire_store_info::struct_size",
+    ][::core::mem::offset_of!(quire_store_info, struct_size) - 0usize];
+    [
+        "Offset of field: quire_store_info::flags",
+    ][::core::mem::offset_of!(quire_store_info, flags) - 4usize];
+    [
+        "Offset of field: quire_store_info::next",
+    ][::core::mem::offset_of!(quire_store_info, next) - 8usize];
+    [
+        "Offset of field: quire_store_info::max_value_bytes",
+    ][::core::mem::offset_of!(quire_store_info, max_value_bytes) - 16usize];
+    [
+        "Offset of field: quire_store_info::capacity_bytes",
+    ][::core::mem::offset_of!(quire_store_info, capacity_bytes) - 24usize];
+    [
+        "Offset of field: quire_store_info::max_requests",
+    ][::core::mem::offset_of!(quire_store_info, max_requests) - 32usize];
+    [
+        "Offset of field: quire_store_info::reserved0",
+    ][::core::mem::offset_of!(quire_store_info, reserved0) - 36usize];
+    [
+        "Offset of field: quire_store_info::place",
+    ][::core::mem::offset_of!(quire_store_info, place) - 40usize];
+};
+impl Default for quire_store_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_store_stats {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub records: u64,
+    pub value_bytes: u64,
+    pub used_bytes: u64,
+    pub puts: u64,
+    pub puts_known: u64,
+    pub puts_refused: u64,
+    pub hits: u64,
+    pub misses: u64,
+    pub foreign: u64,
+    pub damaged: u64,
+    pub failed_reads: u64,
+    pub removed: u64,
+    pub evicted: u64,
+    pub written_bytes: u64,
+    pub read_bytes: u64,
+    pub recovered: u64,
+    pub skipped_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_store_stats",
+    ][::core::mem::size_of::<quire_store_stats>() - 152usize];
+    [
+        "Alignment of quire_store_stats",
+    ][::core::mem::align_of::<quire_store_stats>() - 8usize];
+    [
+        "Offset of field: quire_store_stats::struct_size",
+    ][::core::mem::offset_of!(quire_store_stats, struct_size) - 0usize];
+    [
+        "Offset of field: quire_store_stats::flags",
+    ][::core::mem::offset_of!(quire_store_stats, flags) - 4usize];
+    [
+        "Offset of field: quire_store_stats::next",
+    ][::core::mem::offset_of!(quire_store_stats, next) - 8usize];
+    [
+        "Offset of field: quire_store_stats::records",
+    ][::core::mem::offset_of!(quire_store_stats, records) - 16usize];
+    [
+        "Offset of field: quire_store_stats::value_bytes",
+    ][::core::mem::offset_of!(quire_store_stats, value_bytes) - 24usize];
+    [
+        "Offset of field: quire_store_stats::used_bytes",
+    ][::core::mem::offset_of!(quire_store_stats, used_bytes) - 32usize];
+    [
+        "Offset of field: quire_store_stats::puts",
+    ][::core::mem::offset_of!(quire_store_stats, puts) - 40usize];
+    [
+        "Offset of field: quire_store_stats::puts_known",
+    ][::core::mem::offset_of!(quire_store_stats, puts_known) - 48usize];
+    [
+        "Offset of field: quire_store_stats::puts_refused",
+    ][::core::mem::offset_of!(quire_store_stats, puts_refused) - 56usize];
+    [
+        "Offset of field: quire_store_stats::hits",
+    ][::core::mem::offset_of!(quire_store_stats, hits) - 64usize];
+    [
+        "Offset of field: quire_store_stats::misses",
+    ][::core::mem::offset_of!(quire_store_stats, misses) - 72usize];
+    [
+        "Offset of field: quire_store_stats::foreign",
+    ][::core::mem::offset_of!(quire_store_stats, foreign) - 80usize];
+    [
+        "Offset of field: quire_store_stats::damaged",
+    ][::core::mem::offset_of!(quire_store_stats, damaged) - 88usize];
+    [
+        "Offset of field: quire_store_stats::failed_reads",
+    ][::core::mem::offset_of!(quire_store_stats, failed_reads) - 96usize];
+    [
+        "Offset of field: quire_store_stats::removed",
+    ][::core::mem::offset_of!(quire_store_stats, removed) - 104usize];
+    [
+        "Offset of field: quire_store_stats::evicted",
+    ][::core::mem::offset_of!(quire_store_stats, evicted) - 112usize];
+    [
+        "Offset of field: quire_store_stats::written_bytes",
+    ][::core::mem::offset_of!(quire_store_stats, written_bytes) - 120usize];
+    [
+        "Offset of field: quire_store_stats::read_bytes",
+    ][::core::mem::offset_of!(quire_store_stats, read_bytes) - 128usize];
+    [
+        "Offset of field: quire_store_stats::recovered",
+    ][::core::mem::offset_of!(quire_store_stats, recovered) - 136usize];
+    [
+        "Offset of field: quire_store_stats::skipped_bytes",
+    ][::core::mem::offset_of!(quire_store_stats, skipped_bytes) - 144usize];
+};
+impl Default for quire_store_stats {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_store_piece {
+    pub address: *mut ::core::ffi::c_void,
+    pub size_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_store_piece"][::core::mem::size_of::<quire_store_piece>() - 16usize];
+    [
+        "Alignment of quire_store_piece",
+    ][::core::mem::align_of::<quire_store_piece>() - 8usize];
+    [
+        "Offset of field: quire_store_piece::address",
+    ][::core::mem::offset_of!(quire_store_piece, address) - 0usize];
+    [
+        "Offset of field: quire_store_piece::size_bytes",
+    ][::core::mem::offset_of!(quire_store_piece, size_bytes) - 8usize];
+};
+impl Default for quire_store_piece {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_STORE_PUT: _bindgen_ty_40 = 1;
+pub const QUIRE_STORE_GET: _bindgen_ty_40 = 2;
+pub const QUIRE_STORE_FIND: _bindgen_ty_40 = 3;
+pub const QUIRE_STORE_REMOVE: _bindgen_ty_40 = 4;
+pub const QUIRE_STORE_FLUSH: _bindgen_ty_40 = 5;
+pub const QUIRE_STORE_COMPACT: _bindgen_ty_40 = 6;
+pub type _bindgen_ty_40 = u32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_store_request {
+    pub kind: u32,
+    pub flags: u32,
+    pub cookie: u64,
+    pub label: quire_store_label,
+    pub pieces: *const quire_store_piece,
+    pub piece_count: u32,
+    pub reserved0: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_store_request",
+    ][::core::mem::size_of::<quire_store_request>() - 128usize];
+    [
+        "Alignment of quire_store_request",
+    ][::core::mem::align_of::<quire_store_request>() - 8usize];
+    [
+        "Offset of field: quire_store_request::kind",
+    ][::core::mem::offset_of!(quire_store_request, kind) - 0usize];
+    [
+        "Offset of field: quire_store_request::flags",
+    ][::core::mem::offset_of!(quire_store_request, flags) - 4usize];
+    [
+        "Offset of field: quire_store_request::cookie",
+    ][::core::mem::offset_of!(quire_store_request, cookie) - 8usize];
+    [
+        "Offset of field: quire_store_request::label",
+    ][::core::mem::offset_of!(quire_store_request, label) - 16usize];
+    [
+        "Offset of field: quire_store_request::pieces",
+    ][::core::mem::offset_of!(quire_store_request, pieces) - 112usize];
+    [
+        "Offset of field: quire_store_request::piece_count",
+    ][::core::mem::offset_of!(quire_store_request, piece_count) - 120usize];
+    [
+        "Offset of field: quire_store_request::reserved0",
+    ][::core::mem::offset_of!(quire_store_request, reserved0) - 124usize];
+};
+impl Default for quire_store_request {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_STORE_DONE: _bindgen_ty_41 = 0;
+pub const QUIRE_STORE_MISS: _bindgen_ty_41 = 1;
+pub const QUIRE_STORE_FOREIGN: _bindgen_ty_41 = 2;
+pub const QUIRE_STORE_DAMAGED: _bindgen_ty_41 = 3;
+pub const QUIRE_STORE_SIZE: _bindgen_ty_41 = 4;
+pub const QUIRE_STORE_FULL: _bindgen_ty_41 = 5;
+pub const QUIRE_STORE_FAILED: _bindgen_ty_41 = 6;
+pub const QUIRE_STORE_CANCELLED: _bindgen_ty_41 = 7;
+pub const QUIRE_STORE_NOTICE_GONE: _bindgen_ty_41 = 16;
+pub const QUIRE_STORE_NOTICE_LOST: _bindgen_ty_41 = 17;
+pub type _bindgen_ty_41 = u32;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_store_answer {
+    pub outcome: u32,
+    pub kind: u32,
+    pub cookie: u64,
+    pub label: quire_store_label,
+    pub size_bytes: u64,
+    pub native_code: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_store_answer",
+    ][::core::mem::size_of::<quire_store_answer>() - 128usize];
+    [
+        "Alignment of quire_store_answer",
+    ][::core::mem::align_of::<quire_store_answer>() - 8usize];
+    [
+        "Offset of field: quire_store_answer::outcome",
+    ][::core::mem::offset_of!(quire_store_answer, outcome) - 0usize];
+    [
+        "Offset of field: quire_store_answer::kind",
+    ][::core::mem::offset_of!(quire_store_answer, kind) - 4usize];
+    [
+        "Offset of field: quire_store_answer::cookie",
+    ][::core::mem::offset_of!(quire_store_answer, cookie) - 8usize];
+    [
+        "Offset of field: quire_store_answer::label",
+    ][::core::mem::offset_of!(quire_store_answer, label) - 16usize];
+    [
+        "Offset of field: quire_store_answer::size_bytes",
+    ][::core::mem::offset_of!(quire_store_answer, size_bytes) - 112usize];
+    [
+        "Offset of field: quire_store_answer::native_code",
+    ][::core::mem::offset_of!(quire_store_answer, native_code) - 120usize];
+};
+pub const QUIRE_STORE_ABSENT: _bindgen_ty_42 = 0;
+pub const QUIRE_STORE_PRESENT: _bindgen_ty_42 = 1;
+pub const QUIRE_STORE_UNKNOWN: _bindgen_ty_42 = 2;
+pub type _bindgen_ty_42 = u32;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_store_record {
+    pub label: quire_store_label,
+    pub value_bytes: u64,
+    pub sequence: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_store_record",
+    ][::core::mem::size_of::<quire_store_record>() - 112usize];
+    [
+        "Alignment of quire_store_record",
+    ][::core::mem::align_of::<quire_store_record>() - 8usize];
+    [
+        "Offset of field: quire_store_record::label",
+    ][::core::mem::offset_of!(quire_store_record, label) - 0usize];
+    [
+        "Offset of field: quire_store_record::value_bytes",
+    ][::core::mem::offset_of!(quire_store_record, value_bytes) - 96usize];
+    [
+        "Offset of field: quire_store_record::sequence",
+    ][::core::mem::offset_of!(quire_store_record, sequence) - 104usize];
+};
+#[repr(C)]
+#[derive(Debug)]
+pub struct quire_tier {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_tier_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub store: *const ::core::ffi::c_char,
+    pub options: *const quire_store_option,
+    pub option_count: u32,
+    pub option_stride: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_tier_desc"][::core::mem::size_of::<quire_tier_desc>() - 40usize];
+    [
+        "Alignment of quire_tier_desc",
+    ][::core::mem::align_of::<quire_tier_desc>() - 8usize];
+    [
+        "Offset of field: quire_tier_desc::struct_size",
+    ][::core::mem::offset_of!(quire_tier_desc, struct_size) - 0usize];
+    [
+        "Offset of field: quire_tier_desc::flags",
+    ][::core::mem::offset_of!(quire_tier_desc, flags) - 4usize];
+    [
+        "Offset of field: quire_tier_desc::next",
+    ][::core::mem::offset_of!(quire_tier_desc, next) - 8usize];
+    [
+        "Offset of field: quire_tier_desc::store",
+    ][::core::mem::offset_of!(quire_tier_desc, store) - 16usize];
+    [
+        "Offset of field: quire_tier_desc::options",
+    ][::core::mem::offset_of!(quire_tier_desc, options) - 24usize];
+    [
+        "Offset of field: quire_tier_desc::option_count",
+    ][::core::mem::offset_of!(quire_tier_desc, option_count) - 32usize];
+    [
+        "Offset of field: quire_tier_desc::option_stride",
+    ][::core::mem::offset_of!(quire_tier_desc, option_stride) - 36usize];
+};
+impl Default for quire_tier_desc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct quire_api {
     pub struct_size: u32,
     pub major: u32,
@@ -3733,10 +4163,59 @@ pub struct quire_api {
             error: *mut quire_error,
         ) -> quire_status,
     >,
+    pub tier_open: ::core::option::Option<
+        unsafe extern "C" fn(
+            instance: *mut quire_instance,
+            desc: *const quire_tier_desc,
+            out: *mut *mut quire_tier,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub tier_close_wait: ::core::option::Option<
+        unsafe extern "C" fn(
+            tier: *mut quire_tier,
+            timeout_ns: u64,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub tier_get_info: ::core::option::Option<
+        unsafe extern "C" fn(
+            tier: *mut quire_tier,
+            info: *mut quire_store_info,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub tier_get_stats: ::core::option::Option<
+        unsafe extern "C" fn(
+            tier: *mut quire_tier,
+            stats: *mut quire_store_stats,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub tier_list: ::core::option::Option<
+        unsafe extern "C" fn(
+            tier: *mut quire_tier,
+            cursor: *mut u64,
+            records: *mut quire_store_record,
+            capacity: u32,
+            stride: u32,
+            count: *mut u32,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub tier_request_wait: ::core::option::Option<
+        unsafe extern "C" fn(
+            tier: *mut quire_tier,
+            request: *const quire_store_request,
+            answer: *mut quire_store_answer,
+            timeout_ns: u64,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 632usize];
+    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 680usize];
     ["Alignment of quire_api"][::core::mem::align_of::<quire_api>() - 8usize];
     [
         "Offset of field: quire_api::struct_size",
@@ -3981,6 +4460,24 @@ const _: () = {
     [
         "Offset of field: quire_api::seq_restore",
     ][::core::mem::offset_of!(quire_api, seq_restore) - 624usize];
+    [
+        "Offset of field: quire_api::tier_open",
+    ][::core::mem::offset_of!(quire_api, tier_open) - 632usize];
+    [
+        "Offset of field: quire_api::tier_close_wait",
+    ][::core::mem::offset_of!(quire_api, tier_close_wait) - 640usize];
+    [
+        "Offset of field: quire_api::tier_get_info",
+    ][::core::mem::offset_of!(quire_api, tier_get_info) - 648usize];
+    [
+        "Offset of field: quire_api::tier_get_stats",
+    ][::core::mem::offset_of!(quire_api, tier_get_stats) - 656usize];
+    [
+        "Offset of field: quire_api::tier_list",
+    ][::core::mem::offset_of!(quire_api, tier_list) - 664usize];
+    [
+        "Offset of field: quire_api::tier_request_wait",
+    ][::core::mem::offset_of!(quire_api, tier_request_wait) - 672usize];
 };
 pub type quire_get_api_fn = ::core::option::Option<
     unsafe extern "C" fn(
@@ -3990,19 +4487,19 @@ pub type quire_get_api_fn = ::core::option::Option<
         error: *mut quire_error,
     ) -> quire_status,
 >;
-pub const QUIRE_VULKAN_SHADER_INT64: _bindgen_ty_38 = 1;
-pub const QUIRE_VULKAN_SHADER_INT16: _bindgen_ty_38 = 2;
-pub const QUIRE_VULKAN_STORAGE_16BIT: _bindgen_ty_38 = 4;
-pub const QUIRE_VULKAN_STORAGE_8BIT: _bindgen_ty_38 = 8;
-pub const QUIRE_VULKAN_SHADER_INT8: _bindgen_ty_38 = 16;
-pub const QUIRE_VULKAN_BUFFER_DEVICE_ADDRESS: _bindgen_ty_38 = 32;
-pub const QUIRE_VULKAN_TIMELINE_SEMAPHORE: _bindgen_ty_38 = 64;
-pub const QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT: _bindgen_ty_38 = 128;
-pub const QUIRE_VULKAN_SYNCHRONIZATION2: _bindgen_ty_38 = 256;
-pub const QUIRE_VULKAN_MAINTENANCE4: _bindgen_ty_38 = 512;
-pub const QUIRE_VULKAN_NEEDED_FEATURES: _bindgen_ty_38 = 1023;
-pub const QUIRE_VULKAN_EXTERNAL_MEMORY_HOST: _bindgen_ty_38 = 1024;
-pub type _bindgen_ty_38 = u32;
+pub const QUIRE_VULKAN_SHADER_INT64: _bindgen_ty_43 = 1;
+pub const QUIRE_VULKAN_SHADER_INT16: _bindgen_ty_43 = 2;
+pub const QUIRE_VULKAN_STORAGE_16BIT: _bindgen_ty_43 = 4;
+pub const QUIRE_VULKAN_STORAGE_8BIT: _bindgen_ty_43 = 8;
+pub const QUIRE_VULKAN_SHADER_INT8: _bindgen_ty_43 = 16;
+pub const QUIRE_VULKAN_BUFFER_DEVICE_ADDRESS: _bindgen_ty_43 = 32;
+pub const QUIRE_VULKAN_TIMELINE_SEMAPHORE: _bindgen_ty_43 = 64;
+pub const QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT: _bindgen_ty_43 = 128;
+pub const QUIRE_VULKAN_SYNCHRONIZATION2: _bindgen_ty_43 = 256;
+pub const QUIRE_VULKAN_MAINTENANCE4: _bindgen_ty_43 = 512;
+pub const QUIRE_VULKAN_NEEDED_FEATURES: _bindgen_ty_43 = 1023;
+pub const QUIRE_VULKAN_EXTERNAL_MEMORY_HOST: _bindgen_ty_43 = 1024;
+pub type _bindgen_ty_43 = u32;
 pub type quire_vulkan_function = ::core::option::Option<unsafe extern "C" fn()>;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
