@@ -256,7 +256,7 @@ void tier_gc(const TierOptions &given) {
     std::vector<char> buffer;
     uint64_t damaged = 0;
     {
-        // What cannot be read leaves the store's index when it is asked for.
+        // A value that cannot be read leaves the store's index when it is asked for.
         const std::vector<quire_store_record> records = tier.records();
         Progress progress("reading record", records.size());
         for (size_t i = 0; i < records.size(); ++i) {

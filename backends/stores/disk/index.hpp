@@ -47,7 +47,7 @@ class Index {
     // Makes room for `count` more entries. Throws std::bad_alloc, and nothing changed.
     void reserve(uint64_t count);
 
-    // By key; kNoEntry if there is none.
+    // By key; kNoEntry: no record has it.
     uint32_t find(const uint8_t key[32]) const;
     // Enters a record, in place of one of the same key. REQUIRES: reserve(1) since the last put().
     uint32_t put(const Record &record, Segment *segment);

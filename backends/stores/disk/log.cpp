@@ -227,7 +227,7 @@ void Store::settle(Lock &lock, Segment *segment) {
 }
 
 // Settles a segment that is no longer the head; without `waits`, only one whose writes have ended.
-// False: there is none.
+// False: no segment was settled.
 bool Store::settle_one(Lock &lock, bool waits) {
     is_settling_due_ = false;
     for (auto &[number, segment] : segments_) {

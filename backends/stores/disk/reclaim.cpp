@@ -325,7 +325,7 @@ Store::Rewriting Store::rewrite(Lock &lock, Segment *segment, bool only_if_worth
     Rewriting copied = copy_all(lock, segment, &copies);
     if (copied == Rewriting::done) copied = append_removals(lock, lost);
     if (copied != Rewriting::done) {
-        // What was copied need not be copied again.
+        // The next compaction goes on after these.
         if (!copies.empty() && sync_all(lock) == 0) {
             move_entries(segment, copies);
         } else {

@@ -31,7 +31,7 @@ struct Segment {
     uint64_t live_bytes = 0;                   // of the records in the index
     uint32_t first_entry = kNoEntry;           // of the index; in the order of the log
     uint32_t last_entry = kNoEntry;
-    uint64_t last_removal = 0;  // the sequence of the newest removal; 0: there is none
+    uint64_t last_removal = 0;  // the sequence of the newest removal; 0: no removal
 
     uint32_t reader_count = 0;       // reads in flight
     std::vector<uint64_t> writing;   // sequences of the records in flight, growing

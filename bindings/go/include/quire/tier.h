@@ -139,7 +139,7 @@ typedef struct quire_store_answer {
 
 enum { QUIRE_STORE_ABSENT = 0, QUIRE_STORE_PRESENT = 1, QUIRE_STORE_UNKNOWN = 2 };
 
-/* What list tells of a record. */
+/* A record as list tells of it. */
 typedef struct quire_store_record {
     quire_store_label label;
     uint64_t value_bytes;
