@@ -203,6 +203,21 @@ void BlockPool::undo_drop_ref(uint32_t block, uint64_t stamp) {
     b.stamp = stamp;
 }
 
+void BlockPool::cache_held(uint32_t block, uint64_t stamp) {
+    Block &b = blocks_[block];
+    QUIRE_ASSERT(b.state == BlockState::held && b.refs == 1);
+    b.refs = 0;
+    --held_;
+    b.stamp = stamp;
+    b.state = BlockState::cached;
+    insert_by_stamp(block, kNone);
+}
+
+void BlockPool::release_read(uint32_t block, uint64_t barrier) {
+    leave_list(block);
+    blocks_[block].touch < barrier ? push_read(block) : push_unused(block);
+}
+
 void BlockPool::park(uint32_t block) {
     leave_list(block);
     blocks_[block].state = BlockState::parked;
@@ -227,6 +242,11 @@ void BlockPool::free_unpublished(uint32_t block) {
     b.node = kNone;
     b.owner = kNone;
     push_unused(block);
+}
+
+void BlockPool::hold_unpublished(uint32_t block) {
+    free_unpublished(block);
+    hold_unused(block);
 }
 
 void BlockPool::retire(uint64_t old_oldest) {

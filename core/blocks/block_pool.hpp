@@ -30,6 +30,13 @@ namespace quire {
 
 constexpr uint32_t kNone = 0xFFFFFFFF;
 constexpr uint32_t kNullBlock = 0;
+
+// How the tree names a block: by its number in the group's pool, or in the group's host tier. A
+// pool has fewer than 2^31 blocks.
+constexpr uint32_t kOnHost = 0x80000000;
+constexpr bool is_on_host(uint32_t named) { return (named & kOnHost) != 0; }
+constexpr uint32_t number_of(uint32_t named) { return named & ~kOnHost; }
+
 // Tenants besides the numbers of namespaces. Fresh: never written, all zeros. Mixed: has content of
 // two namespaces, or is not known to have been cleared.
 constexpr uint64_t kFreshTenant = UINT64_MAX;
@@ -52,14 +59,15 @@ struct alignas(kCacheLine) Block {
     // For tenant kMixedTenant: all slots were written since its zeroing failed, so it shows nothing
     // of other tenants unless one of the steps that wrote them fails too (Cover).
     uint8_t is_covered : 1;
-    uint64_t stamp;        // when a table last dropped it; orders the cached list
-    uint64_t depends;      // once published: unfinished steps without which its content is wrong,
-                           // bit u % 64 for step u of (ready - 64, ready]
-    uint64_t ready;        // once published: the last step that may have written it
-    uint64_t touch;        // the last step that may read or write it
-    uint32_t copied_to;    // run of copies in which it was a destination
-    uint32_t copied_from;  // run of copies in which it was a source
-    uint64_t tenant;       // number of the namespace that wrote last
+    uint8_t is_demoted : 1;  // in the host tier: a copy of the open step fills it
+    uint64_t stamp;          // when a table last dropped it; orders the cached list
+    uint64_t depends;        // once published: unfinished steps without which its content is wrong,
+                             // bit u % 64 for step u of (ready - 64, ready]
+    uint64_t ready;          // once published: the last step that may have written it
+    uint64_t touch;          // the last step that may read or write it
+    uint32_t copied_to;      // run of copies in which it was a destination
+    uint32_t copied_from;    // run of copies in which it was a source
+    uint64_t tenant;         // number of the namespace that wrote last
 };
 static_assert(sizeof(Block) == 64);
 
@@ -161,11 +169,23 @@ class BlockPool {
     void undo_raise_touch(uint32_t block, uint64_t touch) { blocks_[block].touch = touch; }
     uint32_t next_in_list(uint32_t block) const { return links_[block].next; }
 
+    // Caches a held block that a node names, as of the time `stamp`. REQUIRES: one reference.
+    void cache_held(uint32_t block, uint64_t stamp);
+    // Gives up a cached block that no node names any more and that a copy of the open step reads;
+    // as drop_ref() with that step's barrier.
+    void release_read(uint32_t block, uint64_t barrier);
+    // Forgets that a copy of the open step would have read an unused block.
+    void undo_release_read(uint32_t block) { leave_list(block), push_unused(block); }
+    // Makes an unused block held, with one reference.
+    void hold_unused(uint32_t block) { leave_list(block), become_held(block); }
+
     // Takes a cached block off its list for as long as the step is open.
     void park(uint32_t block);
     void unpark_cached(uint32_t block, uint32_t next_hint);
     // Frees a parked or cached block and forgets its content.
     void free_unpublished(uint32_t block);
+    // The same, but the block becomes held: an edit of the open step counts on it.
+    void hold_unpublished(uint32_t block);
 
     // Takes over another pool's held and cached blocks: old block i becomes ids[i], kNone = it is
     // not here. Blocks that take over none are fresh. REQUIRES: this pool was just created, on the

@@ -27,7 +27,7 @@ struct TakeFree {
     bool is_read;  // the open step's copies read it
 };
 
-// The block left the tree.
+// The block left the tree, for good or to the host tier (Demote).
 struct Evict {
     uint64_t ready;
     uint64_t depends;
@@ -39,8 +39,25 @@ struct Evict {
     uint32_t hint;  // its neighbour on the list
     uint16_t frozen_slots;
     uint8_t group;
-    bool unlinked;   // the node is out of reach since
-    bool displaced;  // undone, but items that stay have changed what the node names
+    bool unlinked;     // the node is out of reach since
+    bool displaced;    // undone, but items that stay have changed what the node names
+    bool is_host;      // it is a block of the host tier
+    bool is_lost;      // no Demote follows
+    bool was_demoted;  // Block::is_demoted
+
+    uint32_t named() const { return is_host ? block | kOnHost : block; }
+};
+
+// The host tier's block holds now what the block of the eviction before it held.
+struct Demote {
+    uint64_t ready;  // these three: of the host tier's block
+    uint64_t depends;
+    uint64_t stamp;
+    uint64_t generation;  // of the node
+    uint32_t node;
+    uint32_t block;
+    uint8_t group;
+    bool was_demoted;  // Block::is_demoted
 };
 
 // One more table names the block.
@@ -108,10 +125,23 @@ struct Adopt {
 struct Replace {
     NamedBlock before;  // of the new one
     uint32_t node;
+    uint32_t older;  // may be in the host tier: number_of()
+    uint32_t block;  // the new one
+    uint32_t hint;   // neighbour of the older one on the list
+    uint8_t group;
+};
+
+// The node got a block on the device instead of `older`, a block of the host tier, which a copy of
+// the open step reads.
+struct Promote {
+    NamedBlock before;    // of the new one
+    uint64_t generation;  // of the node
+    uint32_t node;
     uint32_t older;
     uint32_t block;  // the new one
     uint32_t hint;   // neighbour of the older one on the list
     uint8_t group;
+    bool was_demoted;  // Block::is_demoted, of the older one
 };
 
 // The block got another owner.
@@ -140,7 +170,7 @@ struct DropHost {
 };
 
 using Edit = std::variant<TakeFree, Evict, AddRef, DropRef, TableEntry, TableShape, PublishNode,
-                          Adopt, Replace, ChangeOwner, TakeHost, DropHost>;
+                          Adopt, Replace, ChangeOwner, TakeHost, DropHost, Demote, Promote>;
 static_assert(sizeof(Edit) <= kCacheLine + sizeof(uint64_t));
 
 // Functions for some kinds of edits, as one; the last one given may take `const auto &`.

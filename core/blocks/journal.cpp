@@ -12,6 +12,7 @@ Journal::~Journal() {
 
 Status Journal::create(const Geometry &geometry, const Options &options) {
     scrubs_ = options.scrubs;
+    keeps_on_host_ = options.keeps_on_host;
     group_count_ = geometry.group_count;
     block_tokens_ = static_cast<uint16_t>(geometry.block_tokens);
     any_full_ = geometry.any_full;
@@ -85,7 +86,8 @@ void Journal::hand_over(Taking *edit, const Taker &taker) {
     step_->copies.push(quire_block_copy{QUIRE_COPY_ZERO, edit->group, block, block, 0, 0});
 }
 
-uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker) {
+// promotes: what is taken gets content of the host tier.
+uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker, bool promotes) {
     BlockPool &pool = *pools_[group];
     QUIRE_ASSERT(step_ != nullptr);  // settle() frees the nodes of what is evicted
     bool is_read = pool.has_read();
@@ -109,16 +111,24 @@ uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker) {
     edit.generation = tree_.generation(b.node);
     edit.hint = pool.next_in_list(block);
     look_ahead(group, block);
-    edit.unlinked = full_[group] && tree_.linked(b.node);
-    if (edit.unlinked) tree_.unlink(b.node);
-    tree_.change_blocks(b.node)[group] = kNullBlock;
+    uint32_t host = keeps_on_host_ ? host_room(group, barrier, promotes) : kNone;
     edit.ready = b.ready;
     edit.depends = b.depends;
+    Demote demoted{};
+    if (host != kNone) {
+        demoted = demote(group, block, host);  // before anything else may fill the block
+    } else {
+        edit.unlinked = full_[group] && tree_.linked(b.node);
+        if (edit.unlinked) tree_.unlink(b.node);
+        tree_.change_blocks(b.node)[group] = kNullBlock;
+        edit.is_lost = true;
+        ++evictions_;
+    }
     b.node = kNone;
     hand_over(&edit, taker);
     note(edit);
+    if (host != kNone) note(demoted);
     pool.claim(block);
-    ++evictions_;
     return block;
 }
 
@@ -216,26 +226,6 @@ void Journal::append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint3
     }
 }
 
-uint32_t Journal::take_host(uint32_t group, uint64_t barrier) {
-    bool is_read = host_pools_[group]->has_read();
-    uint32_t block = host_pools_[group]->take_free(barrier);
-    QUIRE_ASSERT(block != kNone);
-    note(TakeHost{block, static_cast<uint8_t>(group), is_read});
-    return block;
-}
-
-uint32_t Journal::take_idle_host(uint32_t group) {
-    QUIRE_ASSERT(step_ == nullptr);
-    uint32_t block = host_pools_[group]->take_idle();
-    (*host_pools_[group])[block].tenant = kFreshTenant;
-    return block;
-}
-
-void Journal::drop_host(uint32_t group, uint32_t block, uint64_t touch) {
-    QUIRE_ASSERT(step_ == nullptr);
-    host_pools_[group]->drop_ref(block, touch);
-}
-
 void Journal::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
     QUIRE_ASSERT(step_ != nullptr);
     step_->copies.push(
@@ -280,13 +270,14 @@ uint32_t Journal::attach(uint32_t sequence, uint32_t index, uint32_t node, Conte
         if (pool[block].node != kNone) continue;  // a node that is out of reach names it
         if (*named == kNullBlock) {
             note(Adopt{named_block(pool[block]), node, block, static_cast<uint8_t>(g)});
-        } else if (pool[*named].state == BlockState::cached) {
+        } else if (this->named(g, *named).state == BlockState::cached) {
             // The older one is unreferenced: keep the one that is in use, and have one copy less.
             uint32_t older = *named;
-            note(Replace{named_block(pool[block]), node, older, block, pool.next_in_list(older),
-                         static_cast<uint8_t>(g)});
-            pool.park(older);
-            if (step_ == nullptr) pool.free_unpublished(older);
+            BlockPool &olders = pool_of(g, older);
+            note(Replace{named_block(pool[block]), node, older, block,
+                         olders.next_in_list(number_of(older)), static_cast<uint8_t>(g)});
+            olders.park(number_of(older));
+            if (step_ == nullptr) release_named(g, older);
         } else {
             continue;
         }
@@ -310,13 +301,21 @@ void Journal::detach(uint32_t node) {
         uint32_t block = tree_.blocks(node)[g];
         if (block == kNullBlock) continue;
         tree_.change_blocks(node)[g] = kNullBlock;
-        BlockPool &pool = *pools_[g];
-        if (pool[block].state == BlockState::cached) {
-            pool.free_unpublished(block);
+        BlockPool &pool = pool_of(g, block);
+        if (pool[number_of(block)].state == BlockState::cached) {
+            release_named(g, block);
         } else {
-            pool[block].node = kNone;
+            pool[number_of(block)].node = kNone;
         }
     }
+}
+
+// Frees a cached or parked block. One that the open step demoted stays held until the step's edit
+// of it is undone or settled.
+void Journal::release_named(uint32_t group, uint32_t named) {
+    BlockPool &pool = pool_of(group, named);
+    uint32_t block = number_of(named);
+    pool[block].is_demoted ? pool.hold_unpublished(block) : pool.free_unpublished(block);
 }
 
 uint32_t Journal::forget(uint32_t node) {
@@ -339,7 +338,7 @@ Status Journal::check() const {
         QUIRE_TRY(pools_[g]->check());
         if (host_pools_[g] != nullptr) QUIRE_TRY(host_pools_[g]->check());
     }
-    return tree_.check(pools_);
+    return tree_.check(pools_, host_pools_);
 }
 
 }  // namespace quire

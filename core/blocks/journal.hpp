@@ -39,6 +39,9 @@ class Journal {
         uint64_t seed = 0;     // of the tree's hashes
         bool has_tree = true;  // else nothing can be published
         bool scrubs = false;   // zero the blocks that are given up
+        // What is evicted from the device lives on in the host tier. REQUIRES: has_tree, and a
+        // group with full attention.
+        bool keeps_on_host = false;
     };
     Status create(const Geometry &geometry, const Options &options);
 
@@ -47,6 +50,18 @@ class Journal {
     // The host tier's blocks; nullptr without a host tier.
     BlockPool *host_pool(uint32_t group) { return host_pools_[group]; }
     const BlockPool *host_pool(uint32_t group) const { return host_pools_[group]; }
+    // The pool of a block as the tree names it.
+    BlockPool &pool_of(uint32_t group, uint32_t named) {
+        return is_on_host(named) ? *host_pools_[group] : *pools_[group];
+    }
+    const BlockPool &pool_of(uint32_t group, uint32_t named) const {
+        return is_on_host(named) ? *host_pools_[group] : *pools_[group];
+    }
+    // The record of a block as the tree names it.
+    const Block &named(uint32_t group, uint32_t named) const {
+        return pool_of(group, named)[number_of(named)];
+    }
+    bool keeps_on_host() const { return keeps_on_host_; }
     PrefixTree &tree() { return tree_; }
     const PrefixTree &tree() const { return tree_; }
     BufferPool &buffers() { return buffers_; }
@@ -59,9 +74,12 @@ class Journal {
 
     // The most that each of the calls below writes into the step's record. A block that is taken
     // may have to be zeroed as well: zeroes().
-    static constexpr Room kTake{1, 0}, kAddRef{1, 0}, kDropRef{1, 0}, kOwn{1, 0}, kSetEntry{1, 0};
+    static constexpr Room kAddRef{1, 0}, kDropRef{1, 0}, kOwn{1, 0}, kSetEntry{1, 0};
     static constexpr Room kNoteShape{1, 0}, kTakeHost{1, 0}, kDropHost{1, 0}, kPublish{1, 0};
     static constexpr Room kCopy{0, 1}, kMoveToken{0, 1};
+    // A block that is taken may be evicted to the host tier, where it needs a block too.
+    Room take_room() const { return keeps_on_host_ ? Room{3, 1} : Room{1, 0}; }
+    Room promote_room() const { return keeps_on_host_ ? take_room() + Room{1, 1} : Room{}; }
     Room attach_room() const { return Room{group_count_, 0}; }
     // Room for zeroing `count` blocks that the taker gets, if they may show what another left in
     // them.
@@ -98,7 +116,13 @@ class Journal {
     void pause() { step_ = nullptr; }
     // Takes a block to write, a free one or by eviction. The step's copies zero it where another
     // tenant's content would show. REQUIRES: one is available to a step with this barrier.
-    uint32_t take(uint32_t group, uint64_t barrier, const Taker &taker);
+    uint32_t take(uint32_t group, uint64_t barrier, const Taker &taker) {
+        return take(group, barrier, taker, false);
+    }
+    // Brings the content of a node's block in the host tier back to the device: takes a block, which
+    // a copy of the step fills and the node names from then on. The caller holds the block.
+    // REQUIRES: a block is available.
+    uint32_t promote(uint32_t group, uint32_t node, const Taker &taker);
     // Adds a reference to a held or cached block.
     void add_ref(uint32_t group, uint32_t block);
     // Drops a reference of a table whose last step is `touch`.
@@ -132,7 +156,11 @@ class Journal {
     void note_shape(const Sequence &s, uint32_t sequence, uint32_t group);
     // REQUIRES: the table has room. A null block may be appended too.
     void append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block);
+    // Takes a block of the host tier, a free one or by eviction. REQUIRES: one is available.
     uint32_t take_host(uint32_t group, uint64_t barrier);
+    // Forgets cached content of the host tier, the longest unused first, until that many blocks are
+    // idle or nothing is left to forget. Not for the open step.
+    void make_idle_host(uint32_t group, uint32_t count);
     // Takes a block of the host tier that the caller fills itself. Not for the open step.
     uint32_t take_idle_host(uint32_t group);
     void drop_host(uint32_t group, uint32_t block, uint64_t touch);
@@ -206,8 +234,8 @@ class Journal {
     BlockPool *make_host_pool(uint32_t block_count) const {
         return BlockPool::make(host_, timeline_, block_count, false);
     }
-    // Removes a cached block as if it had been evicted.
-    void drop_cached(uint32_t group, uint32_t block);
+    // Removes a cached block, as the tree names it, as if it had been evicted.
+    void drop_cached(uint32_t group, uint32_t named);
     // Each replaces a group's pool by *pool, which gets the old one; ids: [old block] its number in
     // the new one. The tables are renumbered one by one. REQUIRES: no step is open or running.
     void replace_pool(uint32_t group, BlockPool **pool, const uint32_t *ids);
@@ -218,7 +246,9 @@ class Journal {
     void forget_runs();
 
     void retire(uint64_t old_oldest);
-    uint64_t evictions() const { return evictions_; }
+    uint64_t evictions() const { return evictions_; }  // content that was lost
+    uint64_t demotions() const { return demotions_; }
+    uint64_t promotions() const { return promotions_; }
     const BlockPool *const *pools() const { return pools_; }
     Status check() const;
 
@@ -235,6 +265,12 @@ class Journal {
         uint32_t &ahead(uint32_t distance) { return blocks[(at + distance) % kLookAhead]; }
     };
 
+    uint32_t take(uint32_t group, uint64_t barrier, const Taker &taker, bool promotes);
+    uint32_t host_room(uint32_t group, uint64_t barrier, bool promotes);
+    uint32_t evict_host(uint32_t group, uint64_t barrier);
+    Demote demote(uint32_t group, uint32_t block, uint32_t to);
+    uint64_t depends_of_copy(const Block &source) const;
+    void release_named(uint32_t group, uint32_t named);
     void look_ahead(uint32_t group, uint32_t block);
     template <typename Drop>
     void drop_from(BlockPool *pool, Drop *edit, const Letting &how);
@@ -248,8 +284,14 @@ class Journal {
     void undo_evict(Evict *edit);
     void undo_adopt(const Adopt &edit);
     void undo_replace(const Replace &edit);
+    void undo_demote(const Demote &edit);
+    void undo_promote(const Promote &edit);
     void undo_shape(const TableShape &edit, Sequence *s);
     void settle_evict(const Evict &edit);
+    void settle_demote(const Demote &edit, uint64_t step);
+    BlockPool &pool_of(const Evict &edit) {
+        return edit.is_host ? *host_pools_[edit.group] : *pools_[edit.group];
+    }
     void prefetch_settling(const StepEdits &step, uint32_t i, uint32_t end) const;
     bool rests_on_doomed(const Edit &any_edit) const;
     void name_again(const Evict &edit);
@@ -258,7 +300,7 @@ class Journal {
     bool is_unused(uint32_t node) const;
     bool is_unused_scope(uint32_t scope) const;
     void forget_nodes(uint32_t scope);
-    static uint32_t node_capacity(const Geometry &geometry);
+    uint32_t node_capacity(const Geometry &geometry) const;
     bool reserve_covers();
 
     const HostAllocator *host_;
@@ -273,6 +315,7 @@ class Journal {
     bool cross_[kMaxGroups] = {};
     bool any_full_ = false;
     bool scrubs_ = false;
+    bool keeps_on_host_ = false;
     // All blocks are fresh or this tenant's; if mixed_, they may be any tenant's.
     uint64_t only_tenant_ = kFreshTenant;
     bool mixed_ = false;
@@ -282,6 +325,8 @@ class Journal {
     uint16_t block_tokens_ = 0;
     StepEdits *step_ = nullptr;
     uint64_t evictions_ = 0;
+    uint64_t demotions_ = 0;
+    uint64_t promotions_ = 0;
 };
 
 }  // namespace quire

@@ -20,7 +20,7 @@ bool Journal::is_unused_leaf(uint32_t node) const {
 bool Journal::is_unused(uint32_t node) const {
     for (uint32_t g = 0; g < group_count_; ++g) {
         uint32_t block = tree_.blocks(node)[g];
-        if (block != kNullBlock && (*pools_[g])[block].state != BlockState::cached) return false;
+        if (block != kNullBlock && named(g, block).state != BlockState::cached) return false;
     }
     return true;
 }

@@ -10,27 +10,26 @@ namespace quire {
 // evicts until its commit. Without such a group nodes outlive their blocks while they have
 // children, so there is room for chains four times as long as the pool holds, and for everything
 // published between two commits (node_reserve).
-uint32_t Journal::node_capacity(const Geometry &geometry) {
+uint32_t Journal::node_capacity(const Geometry &geometry) const {
     uint64_t fewest_full = UINT64_MAX, all_blocks = 0;
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
         const GroupGeometry &group = geometry.groups[g];
-        all_blocks += group.blocks;
-        if (group.full && group.blocks < fewest_full) fewest_full = group.blocks;
+        uint64_t blocks = uint64_t{group.blocks} + (keeps_on_host_ ? group.host_blocks : 0);
+        all_blocks += blocks;
+        if (group.full && blocks < fewest_full) fewest_full = blocks;
     }
     uint64_t nodes = geometry.any_full ? 2 * fewest_full : 5 * all_blocks;
     return static_cast<uint32_t>(nodes < kNone ? nodes : kNone - 1);
 }
 
-// Removes a cached block as if it had been evicted.
-void Journal::drop_cached(uint32_t group, uint32_t block) {
-    BlockPool &pool = *pools_[group];
-    uint32_t node = pool[block].node;
+void Journal::drop_cached(uint32_t group, uint32_t named) {
+    uint32_t node = this->named(group, named).node;
     if (full_[group]) {
         forget(node);
         return;
     }
     tree_.change_blocks(node)[group] = kNullBlock;
-    pool.free_unpublished(block);
+    release_named(group, named);
     if (!any_full_) tree_.free_if_bare(node);
 }
 
@@ -47,8 +46,13 @@ void Journal::replace_pool(uint32_t group, BlockPool **pool, const uint32_t *ids
 }
 
 void Journal::replace_host_pool(uint32_t group, BlockPool **pool, const uint32_t *ids) {
-    if (host_pools_[group] != nullptr && *pool != nullptr)
-        (*pool)->take_over(*host_pools_[group], ids);
+    if (host_pools_[group] != nullptr && *pool != nullptr) {
+        const BlockPool &old = *host_pools_[group];
+        for (uint32_t b = 1; b < old.block_count(); ++b) {
+            if (old[b].node != kNone) tree_.change_blocks(old[b].node)[group] = ids[b] | kOnHost;
+        }
+        (*pool)->take_over(old, ids);
+    }
     std::swap(host_pools_[group], *pool);
 }
 

@@ -47,26 +47,31 @@ void undo_unnamed(const NamedBlock &before, Block *b) {
 // may have got another block in this group, or may have lost a block in another group to an item
 // that stays. Then the block becomes free, unless the whole step is undone (undo_displaced).
 void Journal::undo_evict(Evict *edit) {
-    BlockPool &pool = *pools_[edit->group];
+    BlockPool &pool = pool_of(*edit);
     uint32_t *named = &tree_.change_blocks(edit->node)[edit->group];
-    take_back(pools_[edit->group], *edit);
-    --evictions_;
+    take_back(&pool, *edit);
+    pool[edit->block].is_demoted = edit->was_demoted;
+    if (edit->is_lost) --evictions_;
     bool is_there = tree_.generation(edit->node) == edit->generation;
     bool wanted = is_there && *named == kNullBlock;
     if (wanted) {
-        *named = edit->block;
+        *named = edit->named();
         wanted = !edit->unlinked || tree_.whole(edit->node);
         if (!wanted) *named = kNullBlock;
     }
     edit->displaced = is_there && !wanted;
-    if (!wanted) return pool.undo_take_free(edit->block, false);
+    if (!wanted) {
+        // The undo of a demotion counts on the block.
+        if (!edit->was_demoted) pool.undo_take_free(edit->block, false);
+        return;
+    }
     name_again(*edit);
     if (edit->unlinked) tree_.relink(edit->node);
     pool.undo_claim(edit->block, edit->hint);
 }
 
 void Journal::name_again(const Evict &edit) {
-    Block &b = (*pools_[edit.group])[edit.block];
+    Block &b = pool_of(edit)[edit.block];
     b.node = edit.node;
     b.ready = edit.ready;
     b.depends = edit.depends;
@@ -85,7 +90,7 @@ void Journal::undo_displaced(StepEdits *step, uint64_t edit_count) {
     each_displaced([&](Evict *edit, uint32_t *named) {
         // If the node was forgotten or names another block, this one stays free.
         edit->displaced = tree_.generation(edit->node) == edit->generation && *named == kNullBlock;
-        if (edit->displaced) *named = edit->block;
+        if (edit->displaced) *named = edit->named();
     });
     each_displaced([&](Evict *edit, uint32_t *named) {
         if (tree_.whole(edit->node)) return;
@@ -95,7 +100,7 @@ void Journal::undo_displaced(StepEdits *step, uint64_t edit_count) {
     each_displaced([&](Evict *edit, uint32_t *) {
         name_again(*edit);
         if (!tree_.linked(edit->node)) tree_.relink(edit->node);
-        BlockPool &pool = *pools_[edit->group];
+        BlockPool &pool = pool_of(*edit);
         // A victim of the step may hold it again.
         if (pool[edit->block].state != BlockState::held) pool.cache_unused(edit->block);
     });
@@ -122,16 +127,17 @@ void Journal::undo_adopt(const Adopt &edit) {
 }
 
 void Journal::undo_replace(const Replace &edit) {
-    BlockPool &pool = *pools_[edit.group];
+    BlockPool &pool = *pools_[edit.group], &olders = pool_of(edit.group, edit.older);
+    uint32_t older = number_of(edit.older);
     uint32_t *named = &tree_.change_blocks(edit.node)[edit.group];
-    pool.unpark_cached(edit.older, edit.hint);
+    olders.unpark_cached(older, edit.hint);
     if (*named == edit.block) {
         undo_named(edit.before, &pool[edit.block]);
         *named = edit.older;
     } else {
         undo_unnamed(edit.before, &pool[edit.block]);
-        pool[edit.older].node = edit.node;
-        pool.free_unpublished(edit.older);
+        olders[older].node = edit.node;
+        release_named(edit.group, edit.older);
     }
 }
 
@@ -185,6 +191,8 @@ void Journal::undo_edit(Edit *any_edit, Sequence *s) {
                        host_pools_[edit.group]->undo_take_free(edit.block, edit.is_read);
                    },
                    [&](DropHost &edit) { undo_drop(host_pools_[edit.group], edit); },
+                   [&](Demote &edit) { undo_demote(edit); },
+                   [&](Promote &edit) { undo_promote(edit); },
                },
                *any_edit);
 }
@@ -232,9 +240,13 @@ void Journal::settle(const StepEdits &step, const EditRange &range) {
         } else if (const auto *host = std::get_if<DropHost>(&edit)) {
             host_pools_[host->group]->raise_touch(host->block, host->touch);
         } else if (const auto *replace = std::get_if<Replace>(&edit)) {
-            pools_[replace->group]->free_unpublished(replace->older);
+            release_named(replace->group, replace->older);
         } else if (const auto *evict = std::get_if<Evict>(&edit)) {
             settle_evict(*evict);
+        } else if (const auto *demote = std::get_if<Demote>(&edit)) {
+            settle_demote(*demote, step.number);
+        } else if (const auto *promote = std::get_if<Promote>(&edit)) {
+            host_pools_[promote->group]->raise_touch(promote->older, step.number);
         }
     }
 }
@@ -249,7 +261,14 @@ void Journal::mark_doomed(const StepEdits &step, const EditRange &range, bool do
                 },
                 [&](const Adopt &edit) { (*pools_[edit.group])[edit.block].named = doomed; },
                 [&](const Replace &edit) {
-                    (*pools_[edit.group])[edit.older].given_up = doomed;
+                    pool_of(edit.group, edit.older)[number_of(edit.older)].given_up = doomed;
+                    (*pools_[edit.group])[edit.block].named = doomed;
+                },
+                [&](const Demote &edit) {
+                    (*host_pools_[edit.group])[edit.block].given_up = doomed;
+                },
+                [&](const Promote &edit) {
+                    (*host_pools_[edit.group])[edit.older].given_up = doomed;
                     (*pools_[edit.group])[edit.block].named = doomed;
                 },
                 [](const auto &) {},
@@ -261,29 +280,32 @@ void Journal::mark_doomed(const StepEdits &step, const EditRange &range, bool do
 // True if the edit rests on what a doomed one did to its block. These kinds can:
 //   TakeFree, Evict, TakeHost   the block was free or cached because a reference was dropped
 //   Replace                     likewise: no table named the node's older block any more
+//   Promote                     a doomed one demoted what it brings back
 //   ChangeOwner                 it is written in place because a reference to it was dropped
 //   AddRef                      it was found because a doomed one published it, or cached
 // The others concern only the sequence itself, which has one item, or (PublishNode, Adopt) a place
 // in the tree, which Prefixes::republish repairs.
 bool Journal::rests_on_doomed(const Edit &any_edit) const {
     auto given_up = [&](uint32_t group, uint32_t block) -> bool {
-        return (*pools_[group])[block].given_up;
+        return named(group, block).given_up;
     };
-    return std::visit(EditVisitor{
-                          [&](const AddRef &edit) -> bool {
-                              const Block &b = (*pools_[edit.group])[edit.block];
-                              return b.named || (edit.was_cached && b.given_up);
-                          },
-                          [&](const TakeFree &edit) { return given_up(edit.group, edit.block); },
-                          [&](const Evict &edit) { return given_up(edit.group, edit.block); },
-                          [&](const Replace &edit) { return given_up(edit.group, edit.older); },
-                          [&](const ChangeOwner &edit) { return given_up(edit.group, edit.block); },
-                          [&](const TakeHost &edit) -> bool {
-                              return (*host_pools_[edit.group])[edit.block].given_up;
-                          },
-                          [](const auto &) { return false; },
-                      },
-                      any_edit);
+    return std::visit(
+        EditVisitor{
+            [&](const AddRef &edit) -> bool {
+                const Block &b = (*pools_[edit.group])[edit.block];
+                return b.named || (edit.was_cached && b.given_up);
+            },
+            [&](const TakeFree &edit) { return given_up(edit.group, edit.block); },
+            [&](const Evict &edit) { return given_up(edit.group, edit.named()); },
+            [&](const Replace &edit) { return given_up(edit.group, edit.older); },
+            [&](const Promote &edit) { return given_up(edit.group, edit.older | kOnHost); },
+            [&](const ChangeOwner &edit) { return given_up(edit.group, edit.block); },
+            [&](const TakeHost &edit) -> bool {
+                return (*host_pools_[edit.group])[edit.block].given_up;
+            },
+            [](const auto &) { return false; },
+        },
+        any_edit);
 }
 
 bool Journal::rests_on_doomed(const StepEdits &step, const EditRange &range) const {

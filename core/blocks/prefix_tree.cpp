@@ -259,7 +259,7 @@ Status PrefixTree::check_hash(uint32_t index) const {
 }
 
 Status PrefixTree::check_bucket(uint64_t bucket, const BlockPool *const *pools,
-                                uint32_t *found) const {
+                                const BlockPool *const *host_pools, uint32_t *found) const {
     for (uint32_t i = buckets_[bucket]; i != kNone; i = header(i).bucket_next) {
         if (i >= first_unused_ || ++*found > node_count_ ||
             (header(i).hash & bucket_mask_) != bucket || !linked(i)) {
@@ -272,10 +272,15 @@ Status PrefixTree::check_bucket(uint64_t bucket, const BlockPool *const *pools,
                 return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} has no block in group {}", i,
                             g);
             }
-            if (block >= pools[g]->block_count() ||
-                (block != kNullBlock && (*pools[g])[block].node != i)) {
-                return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} and its block {} disagree", i,
-                            block);
+            if (block == kNullBlock) continue;
+            const BlockPool *pool = is_on_host(block) ? host_pools[g] : pools[g];
+            if (pool == nullptr || number_of(block) >= pool->block_count() ||
+                number_of(block) == kNullBlock || (*pool)[number_of(block)].node != i) {
+                return fail(QUIRE_E_INTERNAL,
+                            is_on_host(block)
+                                ? "prefix_tree: node {} and its host block {} disagree"
+                                : "prefix_tree: node {} and its block {} disagree",
+                            i, number_of(block));
             }
         }
     }
@@ -292,11 +297,29 @@ Status PrefixTree::check_bare() const {
     return Status{};
 }
 
-Status PrefixTree::check(const BlockPool *const *pools) const {
+// level: kOnHost or 0.
+Status PrefixTree::check_named_by(const BlockPool &pool, uint32_t group, uint32_t level) const {
+    for (uint32_t b = 1; b < pool.block_count(); ++b) {
+        uint32_t node = pool[b].node;
+        if (node == kNone || pool[b].state == BlockState::parked) continue;
+        if (node >= first_unused_ || (generation(node) & 1) == 0 ||
+            blocks(node)[group] != (b | level)) {
+            return fail(QUIRE_E_INTERNAL,
+                        level != 0
+                            ? "prefix_tree: host block {} names node {}, which does not name it"
+                            : "prefix_tree: block {} names node {}, which does not name it",
+                        b, node);
+        }
+    }
+    return Status{};
+}
+
+Status PrefixTree::check(const BlockPool *const *pools, const BlockPool *const *host_pools) const {
     QUIRE_TRY(check_records());
     QUIRE_TRY(check_scopes());
     uint32_t found = 0, linked_nodes = 0;
-    for (uint64_t b = 0; b <= bucket_mask_; ++b) QUIRE_TRY(check_bucket(b, pools, &found));
+    for (uint64_t b = 0; b <= bucket_mask_; ++b)
+        QUIRE_TRY(check_bucket(b, pools, host_pools, &found));
     for (uint32_t i = 0; i < first_unused_; ++i) {
         linked_nodes += (header(i).generation & 1) != 0 && linked(i);
     }
@@ -305,16 +328,8 @@ Status PrefixTree::check(const BlockPool *const *pools) const {
                     linked_nodes, found);
     }
     for (uint32_t g = 0; g < group_count_; ++g) {
-        const BlockPool &pool = *pools[g];
-        for (uint32_t b = 1; b < pool.block_count(); ++b) {
-            uint32_t node = pool[b].node;
-            if (node == kNone || pool[b].state == BlockState::parked) continue;
-            if (node >= first_unused_ || (generation(node) & 1) == 0 || blocks(node)[g] != b) {
-                return fail(QUIRE_E_INTERNAL,
-                            "prefix_tree: block {} names node {}, which does not name the block", b,
-                            node);
-            }
-        }
+        QUIRE_TRY(check_named_by(*pools[g], g, 0));
+        if (host_pools[g] != nullptr) QUIRE_TRY(check_named_by(*host_pools[g], g, kOnHost));
     }
     return Status{};
 }

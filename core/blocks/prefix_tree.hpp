@@ -129,7 +129,7 @@ class PrefixTree {
         return header(parent).generation == header(node).parent_generation ? parent : kNone;
     }
 
-    // [group_count] the node's blocks; kNullBlock = none.
+    // [group_count] the node's blocks; kNullBlock = none, kOnHost: in the host tier.
     const uint32_t *blocks(uint32_t node) const { return record(node) + kHeaderWords; }
     uint32_t *change_blocks(uint32_t node) {
         changed_.touch(node);
@@ -191,7 +191,8 @@ class PrefixTree {
     uint32_t capacity() const { return capacity_; }
     uint32_t used() const { return first_unused_; }  // higher numbers were never used
 
-    Status check(const BlockPool *const *pools) const;
+    // pools, host_pools: [group_count]; a host pool may be nullptr.
+    Status check(const BlockPool *const *pools, const BlockPool *const *host_pools) const;
     // Checks that every node names a block or has children. REQUIRES: no full-attention group, and
     // no step is open, which may have taken a block that its commit frees the node of.
     Status check_bare() const;
@@ -240,7 +241,9 @@ class PrefixTree {
     void enter_scope(uint32_t node, uint32_t scope);
     void leave_scope(uint32_t node);
     Status check_records() const;
-    Status check_bucket(uint64_t bucket, const BlockPool *const *pools, uint32_t *found) const;
+    Status check_bucket(uint64_t bucket, const BlockPool *const *pools,
+                        const BlockPool *const *host_pools, uint32_t *found) const;
+    Status check_named_by(const BlockPool &pool, uint32_t group, uint32_t level) const;
     Status check_hash(uint32_t node) const;
     bool find_begin(uint32_t node, uint32_t *begin) const;
     void leave_parent(const Node &node);

@@ -67,6 +67,8 @@ class CacheCheck {
     Status check_scopes();
     Status check_tenants(uint32_t group) const;
     Status check_published(uint32_t group) const;
+    Status check_published(const BlockPool &pool, uint32_t group) const;
+    Status check_failed(const BlockPool &pool, uint32_t group, uint64_t step) const;
     Status check_dependence(uint32_t index, uint32_t group) const;
     Status check_failures() const;
 

@@ -8,9 +8,9 @@ namespace {
 
 const char *const kPhases[] = {"unused", "open", "committed", "finished", "stopped"};
 const char *const kChanges[] = {"item", "victim", "dropped"};
-const char *const kEdits[] = {"take_free",   "evict",       "add_ref",   "drop_ref",
-                              "table_entry", "table_shape", "publish",   "adopt",
-                              "replace",     "owner",       "host_take", "host_drop"};
+const char *const kEdits[] = {"take_free",   "evict",     "add_ref", "drop_ref", "table_entry",
+                              "table_shape", "publish",   "adopt",   "replace",  "owner",
+                              "host_take",   "host_drop", "demote",  "promote"};
 const char *const kCopies[] = {"copy_on_write", "swap_out", "swap_in", "token", "zero"};
 
 template <size_t N, typename Enum>
@@ -67,6 +67,7 @@ FlatEdit flat(const Evict &e) {
             .hint = e.hint,
             .frozen_slots = e.frozen_slots,
             .group = e.group,
+            .claimed = e.is_host,
             .unlinked = e.unlinked,
             .displaced = e.displaced};
 }
@@ -125,6 +126,20 @@ FlatEdit flat(const Edit &any_edit) {
                 return {.block = e.block, .group = e.group, .claimed = e.is_read};
             },
             [](const DropHost &e) { return flat_drop(e); },
+            [](const Demote &e) -> FlatEdit {
+                return {.stamp = e.ready,
+                        .touch = e.depends,
+                        .new_stamp = e.generation,
+                        .block = e.block,
+                        .node = e.node,
+                        .group = e.group};
+            },
+            [](const Promote &e) {
+                FlatEdit out = flat(e.before);
+                out.node = e.node, out.index = e.block, out.block = e.older;
+                out.hint = e.hint, out.group = e.group, out.new_stamp = e.generation;
+                return out;
+            },
         },
         any_edit);
 }

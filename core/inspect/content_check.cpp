@@ -131,7 +131,12 @@ Status CacheCheck::check_tenants(uint32_t group) const {
 
 // A published block rests on steps that exist, and is not written any more.
 Status CacheCheck::check_published(uint32_t group) const {
-    const BlockPool &pool = books_.journal.pool(group);
+    QUIRE_TRY(check_published(books_.journal.pool(group), group));
+    const BlockPool *host = books_.journal.host_pool(group);
+    return host != nullptr ? check_published(*host, group) : Status{};
+}
+
+Status CacheCheck::check_published(const BlockPool &pool, uint32_t group) const {
     uint64_t newest = books_.timeline.next() - (books_.records.is_open() ? 0 : 1);
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
         const Block &block = pool[b];
@@ -183,6 +188,16 @@ Status CacheCheck::check_dependence(uint32_t index, uint32_t group) const {
     return Status{};
 }
 
+Status CacheCheck::check_failed(const BlockPool &pool, uint32_t group, uint64_t step) const {
+    for (uint32_t b = 1; b < pool.block_count(); ++b) {
+        if (pool[b].node == kNone || !depends_on(pool[b], step)) continue;
+        return wrong("block %u of group %u depends on step %" PRIu64
+                     ", which failed, and is published as node %u",
+                     b, group, step, pool[b].node);
+    }
+    return Status{};
+}
+
 // Content that depends on a failed step is not found, and does not count as computed.
 Status CacheCheck::check_failures() const {
     for (const StepRecord &record : books_.records) {
@@ -190,13 +205,9 @@ Status CacheCheck::check_failures() const {
         if (!has_failed || !may_run(record.number)) continue;
         uint32_t ring = Timeline::ring_index(record.number);
         for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-            const BlockPool &pool = books_.journal.pool(g);
-            for (uint32_t b = 1; b < pool.block_count(); ++b) {
-                if (pool[b].node == kNone || !depends_on(pool[b], record.number)) continue;
-                return wrong("block %u of group %u depends on step %" PRIu64
-                             ", which failed, and is published as node %u",
-                             b, g, record.number, pool[b].node);
-            }
+            QUIRE_TRY(check_failed(books_.journal.pool(g), g, record.number));
+            const BlockPool *host = books_.journal.host_pool(g);
+            if (host != nullptr) QUIRE_TRY(check_failed(*host, g, record.number));
         }
         QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
             const Sequence &s = books_.sequences[i];

@@ -98,6 +98,8 @@ void read_stats(const CacheParts &parts, quire_cache_stats *out) {
     out->struct_size = struct_size;
     out->num_preemptions = books.counts.preemptions_swap + books.counts.preemptions_recompute;
     out->evictions = books.journal.evictions();
+    out->blocks_demoted = books.journal.demotions();
+    out->blocks_promoted = books.journal.promotions();
     out->bytes_compared = books.journal.tree().bytes_compared();
     out->sequences = books.handles.live();
     out->nodes = books.journal.tree().node_count();
@@ -108,7 +110,10 @@ void read_stats(const CacheParts &parts, quire_cache_stats *out) {
         out->blocks_cached += pool.cached_count();
         out->blocks_held += pool.held_count();
         const BlockPool *host = books.journal.host_pool(g);
-        if (host != nullptr) out->host_blocks_used += host->held_count();
+        if (host != nullptr) {
+            out->host_blocks_used += host->held_count();
+            out->host_blocks_cached += host->cached_count();
+        }
         if (!follower.active()) continue;
         out->blocks_held += follower.held()[g];
         out->blocks_free -= follower.held()[g];

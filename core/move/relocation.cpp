@@ -30,18 +30,36 @@ bool number_as_they_are(const BlockPool &pool, Array<uint32_t> *ids) {
 }  // namespace
 
 // Drops a cached block; in a full-attention group also its node's cached blocks in all groups.
-void Relocation::plan_drop(const Journal &journal, uint32_t group, uint32_t block, uint32_t *left) {
-    auto leave = [&](uint32_t g, uint32_t b) {
-        if (ids[g][b] == kNone || journal.pool(g)[b].state != BlockState::cached) return;
-        ids[g][b] = kNone;
-        --left[g];
+void Relocation::plan_drop(const Journal &journal, uint32_t group, uint32_t named, Left *left) {
+    auto leave = [&](uint32_t g, uint32_t block) {
+        if (id_of(g, block) == kNone || journal.named(g, block).state != BlockState::cached) return;
+        id_of(g, block) = kNone;
+        --(is_on_host(block) ? left->host : left->device)[g];
         ++blocks_dropped;
     };
-    drops.push(BlockDrop{group, block});
-    if (!full_[group]) return leave(group, block);
-    const uint32_t *named = journal.tree().blocks(journal.pool(group)[block].node);
+    drops.push(BlockDrop{group, named});
+    if (!full_[group]) return leave(group, named);
+    const uint32_t *blocks = journal.tree().blocks(journal.named(group, named).node);
     for (uint32_t g = 0; g < group_count_; ++g) {
-        if (named[g] != kNullBlock) leave(g, named[g]);
+        if (blocks[g] != kNullBlock) leave(g, blocks[g]);
+    }
+}
+
+// Drops what was released longest ago, until the rest fits. The null block takes room too.
+void Relocation::plan_drops(const Journal &journal, const Geometry &target, Left *left) {
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        const BlockPool &pool = journal.pool(g);
+        uint32_t block = pool.oldest_cached(kNoBarrier);
+        for (; left->device[g] > target.groups[g].blocks - 1; block = pool.next_in_list(block)) {
+            if (ids[g][block] != kNone) plan_drop(journal, g, block, left);
+        }
+        const BlockPool *host = journal.host_pool(g);
+        if (host == nullptr) continue;
+        uint32_t usable = target.groups[g].host_blocks != 0 ? target.groups[g].host_blocks - 1 : 0;
+        block = host->oldest_cached(kNoBarrier);
+        for (; left->host[g] > usable; block = host->next_in_list(block)) {
+            if (host_ids[g][block] != kNone) plan_drop(journal, g, block | kOnHost, left);
+        }
     }
 }
 
@@ -59,26 +77,25 @@ Status Relocation::assign(const Journal &journal, const Geometry &target) {
         if (journal.host_pool(g) != nullptr)
             lacks(journal.host_pool(g)->held_count(), target.groups[g].host_blocks);
         cached += journal.pool(g).cached_count();
+        if (journal.host_pool(g) != nullptr) cached += journal.host_pool(g)->cached_count();
     }
     if (blocks_short != 0) return Status{};
     if (!drops.create(cached)) return no_host_memory();
     drops.shrink(0);
-    uint32_t left[kMaxGroups] = {};
+    Left left;
     for (uint32_t g = 0; g < group_count_; ++g) {
-        left[g] = journal.pool(g).held_count() + journal.pool(g).cached_count();
-        if (!number_as_they_are(journal.pool(g), &ids[g])) return no_host_memory();
-        if (journal.host_pool(g) == nullptr) continue;
-        if (!number_as_they_are(*journal.host_pool(g), &host_ids[g])) return no_host_memory();
+        const BlockPool &pool = journal.pool(g), *host = journal.host_pool(g);
+        left.device[g] = pool.held_count() + pool.cached_count();
+        if (!number_as_they_are(pool, &ids[g])) return no_host_memory();
+        if (host == nullptr) continue;
+        left.host[g] = host->held_count() + host->cached_count();
+        if (!number_as_they_are(*host, &host_ids[g])) return no_host_memory();
+    }
+    plan_drops(journal, target, &left);
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        renumber(target.groups[g].blocks, &ids[g]);
         renumber(target.groups[g].host_blocks, &host_ids[g]);
     }
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        const BlockPool &pool = journal.pool(g);
-        uint32_t block = pool.oldest_cached(kNoBarrier);
-        for (; left[g] > target.groups[g].blocks - 1; block = pool.next_in_list(block)) {
-            if (ids[g][block] != kNone) plan_drop(journal, g, block, left);
-        }
-    }
-    for (uint32_t g = 0; g < group_count_; ++g) renumber(target.groups[g].blocks, &ids[g]);
     return Status{};
 }
 

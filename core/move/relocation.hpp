@@ -20,7 +20,7 @@ namespace quire {
 // A cached block that is dropped.
 struct BlockDrop {
     uint32_t group;
-    uint32_t block;
+    uint32_t block;  // as the tree names it
 };
 
 class Relocation {
@@ -58,7 +58,16 @@ class Relocation {
     BlockPool *host_pools[kMaxGroups] = {};
 
  private:
-    void plan_drop(const Journal &journal, uint32_t group, uint32_t block, uint32_t *left);
+    // Blocks that stay, by group.
+    struct Left {
+        uint32_t device[kMaxGroups] = {};
+        uint32_t host[kMaxGroups] = {};
+    };
+    void plan_drop(const Journal &journal, uint32_t group, uint32_t named, Left *left);
+    void plan_drops(const Journal &journal, const Geometry &target, Left *left);
+    uint32_t &id_of(uint32_t group, uint32_t named) {
+        return (is_on_host(named) ? host_ids : ids)[group][number_of(named)];
+    }
 
     const HostAllocator *host_;
     uint32_t group_count_ = 0;

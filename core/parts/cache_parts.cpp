@@ -26,6 +26,25 @@ Status check_calibrating(const Geometry &geometry, bool has_memory) {
     return Status{};
 }
 
+Status check_host_prefixes(const quire_cache_desc &desc) {
+    if (desc.host_bytes == 0 && desc.host_blocks == 0) {
+        return fail(QUIRE_E_ARG,
+                    "flags: QUIRE_CACHE_HOST_PREFIXES needs a host tier: give host_bytes, or "
+                    "host_blocks to a cache without memory");
+    }
+    if ((desc.flags & QUIRE_CACHE_NO_PREFIX) != 0) {
+        return fail(
+            QUIRE_E_ARG,
+            "flags: QUIRE_CACHE_HOST_PREFIXES, but QUIRE_CACHE_NO_PREFIX publishes nothing");
+    }
+    if ((desc.flags & (QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER)) != 0) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "flags: QUIRE_CACHE_HOST_PREFIXES is not built for caches that lead or follow "
+                    "others");
+    }
+    return Status{};
+}
+
 Status check_desc(const quire_cache_desc &desc) {
     constexpr uint32_t both = QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER;
     if ((desc.flags & both) == both) {
@@ -55,6 +74,7 @@ Status check_desc(const quire_cache_desc &desc) {
     if (desc.victim != QUIRE_VICTIM_NEWEST && desc.victim != QUIRE_VICTIM_PRIORITY) {
         return fail(QUIRE_E_UNSUPPORTED, "victim {} is not known", desc.victim);
     }
+    if ((desc.flags & QUIRE_CACHE_HOST_PREFIXES) != 0) QUIRE_TRY(check_host_prefixes(desc));
     if (desc.shard_count == 0 && (desc.host_bytes != 0 || desc.pool_fraction != 0)) {
         return fail(QUIRE_E_ARG,
                     "host_bytes and pool_fraction need a device: give counts of blocks");
@@ -101,11 +121,17 @@ Status CacheParts::create(const quire_cache_desc &desc, const quire_group_desc *
         return fail(QUIRE_E_LIMIT, "max_sequences is {}: at most {}", max_sequences, kMaxSequences);
     }
     QUIRE_TRY(create_memory(desc, shards, error));
+    bool keeps_on_host = (desc.flags & QUIRE_CACHE_HOST_PREFIXES) != 0;
+    if (keeps_on_host && !books.geometry.any_full) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "flags: QUIRE_CACHE_HOST_PREFIXES needs a group with full attention");
+    }
     QUIRE_TRY(books.journal.create(books.geometry,
                                    {.max_sequences = max_sequences,
                                     .seed = seeds.hash,
                                     .has_tree = (desc.flags & QUIRE_CACHE_FOLLOWER) == 0,
-                                    .scrubs = (desc.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0}));
+                                    .scrubs = (desc.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0,
+                                    .keeps_on_host = keeps_on_host}));
     QUIRE_TRY(create_ranks(desc, seeds, max_sequences));
     g_sequence_numbers.start_at(seeds.handles);
     bool ok = books.handles.create(max_sequences) && books.sequences.create(max_sequences) &&

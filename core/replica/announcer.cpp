@@ -7,6 +7,14 @@
 
 namespace quire {
 
+namespace {
+
+uint32_t level_in(uint32_t host_groups, uint32_t group) {
+    return (host_groups >> group & 1) != 0 ? QUIRE_LEVEL_HOST : QUIRE_LEVEL_DEVICE;
+}
+
+}  // namespace
+
 void EventSink::push(const quire_cache_event &event) {
     std::memcpy(events + uint64_t{event_count++} * stride, &event,
                 std::min<size_t>(stride, sizeof event));
@@ -32,9 +40,11 @@ bool Announcer::reserve() {
 }
 
 Status Announcer::check_sink(const EventSink &sink) const {
-    if (sink.capacity < books_.geometry.group_count) {
-        return fail(QUIRE_E_ARG, "capacity is {}: at least one event per group, here {}",
-                    sink.capacity, books_.geometry.group_count);
+    // A node that changes its level is stored in one and removed from the other.
+    uint32_t most = books_.geometry.group_count * (books_.journal.keeps_on_host() ? 2 : 1);
+    if (sink.capacity < most) {
+        return fail(QUIRE_E_ARG, "capacity is {}: at least one event per group and level, here {}",
+                    sink.capacity, most);
     }
     if (books_.namespaces.gives_tokens() && sink.token_capacity < books_.geometry.block_tokens) {
         return fail(QUIRE_E_ARG, "token_capacity is {}: at least block_tokens, here {}",
@@ -123,6 +133,14 @@ uint32_t Announcer::groups_of(uint32_t node) const {
     return groups;
 }
 
+uint32_t Announcer::host_groups_of(uint32_t node) const {
+    uint32_t groups = 0;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        groups |= is_on_host(tree_.blocks(node)[g]) ? uint32_t{1} << g : 0;
+    }
+    return groups;
+}
+
 // A root's words begin with its namespace's number and its count of keys: see encode_root().
 quire_namespace Announcer::namespace_of(uint32_t root) const {
     const uint32_t *words = tree_.scopes().words(root);
@@ -176,6 +194,7 @@ bool Announcer::tell_stored(uint32_t node, EventSink *sink) {
     if (scope != root || tree_.scopes().words(root)[2] != 0) fresh.flags |= QUIRE_EVENT_KEYED;
     if (gives_tokens(fresh.ns)) fresh.flags |= QUIRE_EVENT_HAS_TOKENS;
     fresh.groups = groups_of(node);
+    fresh.host_groups = host_groups_of(node);
     uint32_t tokens =
         (fresh.flags & QUIRE_EVENT_HAS_TOKENS) != 0 ? books_.geometry.block_tokens : 0;
     if (!sink->has_room(static_cast<uint32_t>(std::popcount(fresh.groups)), tokens)) return false;
@@ -186,16 +205,24 @@ bool Announcer::tell_stored(uint32_t node, EventSink *sink) {
     return true;
 }
 
-// A window may have passed the node in some groups, or come back to it.
+// A window may have passed the node in some groups, or come back to it, and blocks may have moved
+// between the device and the host tier. What moved is stored before it is removed, so that a reader
+// always knows one place of it.
 bool Announcer::tell_groups(uint32_t node, EventSink *sink) {
     Told &told = told_[node];
-    uint32_t groups = groups_of(node), changed = groups ^ told.groups;
-    if (changed == 0) return true;
+    const uint32_t groups = groups_of(node), host = host_groups_of(node);
+    const uint32_t old_host = told.host_groups, moved = groups & told.groups & (host ^ old_host);
+    const uint32_t stored = (groups & ~told.groups) | moved;
+    const uint32_t removed = (told.groups & ~groups) | moved;
+    if ((stored | removed) == 0) return true;
     uint32_t tokens = (told.flags & QUIRE_EVENT_HAS_TOKENS) != 0 ? books_.geometry.block_tokens : 0;
-    if (!sink->has_room(static_cast<uint32_t>(std::popcount(changed)), tokens)) return false;
-    push_removed(node, changed & told.groups, sink);
+    auto count = static_cast<uint32_t>(std::popcount(stored) + std::popcount(removed));
+    if (!sink->has_room(count, tokens)) return false;
+    push_removed(node, removed & ~moved, old_host, sink);
     told.groups = groups;
-    if ((changed & groups) != 0) push_stored(node, changed & groups, sink);
+    told.host_groups = host;
+    if (stored != 0) push_stored(node, stored, sink);
+    push_removed(node, moved, old_host, sink);
     return true;
 }
 
@@ -205,7 +232,7 @@ bool Announcer::take_back(uint32_t node, EventSink *sink) {
         while (told_[at].first_child != kNone) at = told_[at].first_child;
         uint32_t groups = told_[at].groups;
         if (!sink->has_room(static_cast<uint32_t>(std::popcount(groups)), 0)) return false;
-        push_removed(at, groups, sink);
+        push_removed(at, groups, told_[at].host_groups, sink);
         uint32_t above = told_[at].parent;
         if (above != kNone) unhang(at);
         told_[at] = Told{};
@@ -232,17 +259,21 @@ void Announcer::push_stored(uint32_t node, uint32_t groups, EventSink *sink) {
     }
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         event.group = g;
+        event.level = level_in(told.host_groups, g);
         if ((groups >> g & 1) != 0) sink->push(event);
     }
 }
 
-void Announcer::push_removed(uint32_t node, uint32_t groups, EventSink *sink) {
+// host_groups: those whose block was told as in the host tier.
+void Announcer::push_removed(uint32_t node, uint32_t groups, uint32_t host_groups,
+                             EventSink *sink) {
     quire_cache_event event{};
     event.kind = QUIRE_EVENT_REMOVED;
     event.block = told_[node].block;
     event.ns = told_[node].ns;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         event.group = g;
+        event.level = level_in(host_groups, g);
         if ((groups >> g & 1) != 0) sink->push(event);
     }
 }

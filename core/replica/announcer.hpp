@@ -60,7 +60,8 @@ class Announcer {
         uint64_t block = 0;  // its number; below first_block_: nothing was told
         uint64_t generation = 0;
         quire_namespace ns = 0;
-        uint32_t groups = 0;  // as bits
+        uint32_t groups = 0;       // as bits
+        uint32_t host_groups = 0;  // those of them whose block is in the host tier
         uint32_t position = 0;
         uint32_t flags = 0;
         uint32_t parent = kNone;  // nodes that were told
@@ -75,6 +76,7 @@ class Announcer {
     bool is_told(uint32_t node) const;
     bool is_found(uint32_t node) const { return tree_.in_use(node) && tree_.linked(node); }
     uint32_t groups_of(uint32_t node) const;
+    uint32_t host_groups_of(uint32_t node) const;
     quire_namespace namespace_of(uint32_t root) const;
     bool gives_tokens(quire_namespace ns) const;
     bool tell_cleared(EventSink *sink);
@@ -88,7 +90,7 @@ class Announcer {
     bool tell_groups(uint32_t node, EventSink *sink);
     bool take_back(uint32_t node, EventSink *sink);
     void push_stored(uint32_t node, uint32_t groups, EventSink *sink);
-    void push_removed(uint32_t node, uint32_t groups, EventSink *sink);
+    void push_removed(uint32_t node, uint32_t groups, uint32_t host_groups, EventSink *sink);
     void hang_below(uint32_t node, uint32_t parent);
     void unhang(uint32_t node);
 

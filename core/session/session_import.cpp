@@ -16,19 +16,18 @@ Status SessionImport::check_identity(const SessionIdentity &as) const {
     return Status{};
 }
 
-bool SessionImport::has_room() const {
+bool SessionImport::make_room() {
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         const SessionGroup &group = head_.group(g);
         const BlockPool *host = books_.journal.host_pool(g);
-        uint32_t idle = host != nullptr ? host->idle_count() : 0;
-        if (books_.geometry.groups[g].held_entries(group.length, group.null_front) > idle) {
-            return false;
-        }
+        uint32_t needed = books_.geometry.groups[g].held_entries(group.length, group.null_front);
+        if (needed != 0 && host != nullptr) books_.journal.make_idle_host(g, needed);
+        if (needed > (host != nullptr ? host->idle_count() : 0)) return false;
     }
     return true;
 }
 
-// The sequence as a swap would leave it. REQUIRES: has_room().
+// The sequence as a swap would leave it. REQUIRES: make_room().
 Status SessionImport::take_blocks() {
     Sequence &s = books_.sequences[sequence_];
     const SessionHeader &h = head_.header();
@@ -69,7 +68,7 @@ Status SessionImport::begin(const quire_seq_desc &desc, const quire_key *keys,
     Status taken;
     if (std::memcmp(digest, head_.header().keys_digest, sizeof digest) != 0) {
         taken = fail(QUIRE_E_ARG, "foreign session: its sequence had other keys");
-    } else if (!has_room()) {
+    } else if (!make_room()) {
         *short_of_blocks = true;
     } else {
         taken = take_blocks();

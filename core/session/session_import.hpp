@@ -41,7 +41,7 @@ class SessionImport {
     void end(bool is_whole, uint64_t *out);
 
  private:
-    bool has_room() const;
+    bool make_room();
     Status take_blocks();
 
     CacheBooks &books_;

@@ -53,6 +53,10 @@ void Needs::measure_found(Plan *plan, uint32_t group) const {
     for (uint32_t i = 0; i < plan->hit_blocks; ++i) {
         uint32_t block = books_.journal.tree().blocks(plan->found.nodes[i])[group];
         if (block == kNullBlock || geometry.is_null(i, first)) continue;
+        if (is_on_host(block)) {
+            plan->promoted[group] += plan->swapped ? 0 : 1;  // else it has a copy of its own there
+            continue;
+        }
         ++plan->shared[group];
         const Block &b = pool[block];
         bool counted = b.state == BlockState::cached && b.touch < books_.records.open().barrier;
@@ -69,7 +73,7 @@ void Needs::measure(Plan *plan) {
         const GroupGeometry &group = books_.geometry.groups[g];
         const BlockTable &t = books_.journal.table(plan->sequence, g);
         uint32_t length = t.length;
-        plan->fresh[g] = plan->shared[g] = plan->from_cached[g] = 0;
+        plan->fresh[g] = plan->shared[g] = plan->from_cached[g] = plan->promoted[g] = 0;
         plan->copy_tail[g] = false;
         measure_passed(plan, g);
         if (plan->admission) [[unlikely]] {
@@ -78,6 +82,7 @@ void Needs::measure(Plan *plan) {
                 plan->fresh[g] = group.held_entries(length, plan->null_front[g]) - plan->shared[g];
             } else {
                 length = group.cross ? 0 : plan->hit_blocks;
+                plan->fresh[g] = plan->promoted[g];
             }
         } else if ((plan->position & (books_.geometry.block_tokens - 1)) != 0 && !group.cross) {
             plan->copy_tail[g] = !tail_is_writable(plan->sequence, g, plan->position);

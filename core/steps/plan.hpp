@@ -25,8 +25,9 @@ struct Plan {
     uint32_t drafts;                   // drafts that are a tree
     uint32_t length[kMaxGroups];       // of the table in the end
     uint32_t fresh[kMaxGroups];        // blocks to take
-    uint32_t shared[kMaxGroups];       // hits that the table will name
+    uint32_t shared[kMaxGroups];       // hits on the device that the table will name
     uint32_t from_cached[kMaxGroups];  // hits that are unreferenced now
+    uint32_t promoted[kMaxGroups];     // hits in the host tier, which need fresh blocks
     bool copy_tail[kMaxGroups];        // the block it writes first is shared
     uint32_t null_front[kMaxGroups];   // of the table after it gave back what is reused
     uint32_t passed[kMaxGroups];       // entries that it then gives back

@@ -71,7 +71,7 @@ bool Prefixes::visible(uint32_t node, uint64_t queue) const {
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         uint32_t block = books_.journal.tree().blocks(node)[g];
         if (block == kNullBlock) continue;
-        if (!books_.timeline.visible(books_.journal.pool(g)[block].ready, queue)) return false;
+        if (!books_.timeline.visible(books_.journal.named(g, block).ready, queue)) return false;
     }
     return true;
 }
@@ -103,7 +103,8 @@ void Prefixes::match(const Sequence &s, uint64_t queue, Lookup *found) {
         if (i + kNodeAhead < max_blocks) tree.prefetch_candidate(found->hashes[i + kNodeAhead]);
         if (i + kBlockAhead < max_blocks) {
             uint32_t ahead = tree.candidate(found->hashes[i + kBlockAhead]);
-            if (ahead != kNone) __builtin_prefetch(&books_.journal.pool(0)[tree.blocks(ahead)[0]]);
+            if (ahead != kNone && !is_on_host(tree.blocks(ahead)[0]))
+                __builtin_prefetch(&books_.journal.pool(0)[tree.blocks(ahead)[0]]);
         }
         uint32_t node = find_child(s, at, found->hashes[i], i);
         if (node == kNone || !visible(node, queue)) return;

@@ -6,14 +6,13 @@ namespace quire {
 
 namespace {
 
+// Each of one block, besides taking one.
 constexpr Room kTakeHitRoom = Journal::kAddRef;
-constexpr Room kSwapInRoom =  // of one block
-    Journal::kTake + Journal::kCopy + Journal::kSetEntry + Journal::kDropHost;
-constexpr Room kGiveBackRoom = Journal::kSetEntry + Journal::kDropRef;  // of one passed block
-constexpr Room kCopyTailRoom =
-    Journal::kTake + Journal::kCopy + Journal::kSetEntry + Journal::kDropRef;
+constexpr Room kSwapInRoom = Journal::kCopy + Journal::kSetEntry + Journal::kDropHost;
+constexpr Room kGiveBackRoom = Journal::kSetEntry + Journal::kDropRef;  // if it is passed
+constexpr Room kCopyTailRoom = Journal::kCopy + Journal::kSetEntry + Journal::kDropRef;
 constexpr Room kAdoptTailRoom = Journal::kNoteShape + Journal::kOwn;
-static_assert(kTakeHitRoom.edits <= Journal::kTake.edits, "a swapped block may be found instead");
+static_assert(kTakeHitRoom.edits <= 1, "a swapped block may be found instead of taken");
 static_assert(kGiveBackRoom.edits == (Journal::kSetEntry + Journal::kDropHost).edits,
               "a passed block may be in the host tier");
 
@@ -34,6 +33,7 @@ void Taking::note_tokens(const quire_step_item &item, const quire_token *tokens,
 
 Room Taking::take_room(const Plan &plan) const {
     const Sequence &s = books_.sequences[plan.sequence];
+    const Room take = books_.journal.take_room();
     Room room;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         bool cross = books_.geometry.groups[g].cross;
@@ -43,15 +43,15 @@ Room Taking::take_room(const Plan &plan) const {
         // Includes a copy on write that a later step may need, so that records grow now, not then.
         room = room + Journal::kNoteShape + Journal::kCopy + plan.passed[g] * kGiveBackRoom;
         if (plan.swapped) {
-            room = room + length * kSwapInRoom;
+            room = room + length * (take + kSwapInRoom);
         } else if (plan.admission) {
             kept = cross ? 0 : plan.hit_blocks;
-            room = room + kept * kTakeHitRoom;
+            room = room + kept * kTakeHitRoom + plan.promoted[g] * books_.journal.promote_room();
         } else if (plan.copy_tail[g]) {
-            room = room + kCopyTailRoom;
+            room = room + take + kCopyTailRoom;
         }
         uint64_t fresh = plan.length[g] > kept ? plan.length[g] - kept : 0;
-        room = room + fresh * Journal::kTake +
+        room = room + fresh * take +
                books_.journal.zeroes(fresh, tenants_.taker(plan.sequence, false));
     }
     return room;
@@ -76,8 +76,8 @@ void Taking::give_back_passed(const Plan &plan, uint32_t group) {
     t.null_front = end;
 }
 
-// Shares a found block. If the step that writes the block fails, what is built on it is wrong.
-void Taking::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index) {
+// If a step that a found block depends on fails, what is built on the block is wrong.
+void Taking::note_hit(Change *change, uint32_t group, uint32_t block, uint32_t index) {
     const Block &b = books_.journal.pool(group)[block];
     uint32_t position = index << books_.geometry.block_shift;
     if (depends_on(b, books_.records.open().number)) {
@@ -87,7 +87,24 @@ void Taking::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t i
          ++step) {
         if (depends_on(b, step)) change->note_pending(step, position);
     }
+}
+
+void Taking::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index) {
+    note_hit(change, group, block, index);
     books_.journal.add_ref(group, block);
+}
+
+// The node's block on the device, after it was brought back if it lies in the host tier. The
+// sequence may not write it: it did not compute it.
+uint32_t Taking::take_found(const Plan &plan, Change *change, uint32_t group, uint32_t index) {
+    uint32_t node = plan.found.nodes[index];
+    uint32_t named = books_.journal.tree().blocks(node)[group];
+    if (!is_on_host(named)) return named;
+    Taker taker = tenants_.taker(plan.sequence, true);
+    taker.sequence = kNone;
+    uint32_t block = books_.journal.promote(group, node, taker);
+    note_hit(change, group, block, index);
+    return block;
 }
 
 void Taking::take_hits(const Plan &plan, Change *change, uint32_t group) {
@@ -95,11 +112,15 @@ void Taking::take_hits(const Plan &plan, Change *change, uint32_t group) {
     const GroupGeometry &geometry = books_.geometry.groups[group];
     uint32_t first = geometry.first_visible_block(plan.position, books_.geometry.block_tokens);
     if (geometry.cross) return;  // a prefix says nothing about another input
+    // What is on the device comes first: room for the rest may be made by evicting.
     for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
-        uint32_t block = geometry.is_null(i, first)
-                             ? kNullBlock
-                             : books_.journal.tree().blocks(plan.found.nodes[i])[group];
-        if (block != kNullBlock) take_hit(change, group, block, i);
+        if (geometry.is_null(i, first)) continue;
+        uint32_t named = books_.journal.tree().blocks(plan.found.nodes[i])[group];
+        if (named != kNullBlock && !is_on_host(named)) take_hit(change, group, named, i);
+    }
+    for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
+        uint32_t block =
+            geometry.is_null(i, first) ? kNullBlock : take_found(plan, change, group, i);
         books_.journal.append_entry(&s, plan.sequence, group, block);
     }
 }
@@ -114,7 +135,7 @@ void Taking::swap_in(const Plan &plan, Change *change, uint32_t group) {
         uint32_t block = i < plan.hit_blocks
                              ? books_.journal.tree().blocks(plan.found.nodes[i])[group]
                              : kNullBlock;
-        if (block != kNullBlock) {
+        if (block != kNullBlock && !is_on_host(block)) {
             take_hit(change, group, block, i);
         } else {
             block = books_.journal.take(group, books_.records.open().barrier,

@@ -30,7 +30,9 @@ class Taking {
 
  private:
     void give_back_passed(const Plan &plan, uint32_t group);
+    void note_hit(Change *change, uint32_t group, uint32_t block, uint32_t index);
     void take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index);
+    uint32_t take_found(const Plan &plan, Change *change, uint32_t group, uint32_t index);
     void take_hits(const Plan &plan, Change *change, uint32_t group);
     void swap_in(const Plan &plan, Change *change, uint32_t group);
     void copy_tail(const Plan &plan, uint32_t group);

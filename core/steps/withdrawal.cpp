@@ -17,13 +17,20 @@
 
 namespace quire {
 
-void Withdrawal::forget_all() {
+// Calls body(block) for each block that a node names, on the device and in the host tier.
+template <typename Body>
+void Withdrawal::each_published(Body body) {
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        BlockPool &pool = books_.journal.pool(g);
-        for (uint32_t b = 1; b < pool.block_count(); ++b) {
-            if (pool[b].node != kNone) books_.journal.forget(pool[b].node);
+        for (BlockPool *pool : {&books_.journal.pool(g), books_.journal.host_pool(g)}) {
+            for (uint32_t b = 1; pool != nullptr && b < pool->block_count(); ++b) {
+                if ((*pool)[b].node != kNone) body((*pool)[b]);
+            }
         }
     }
+}
+
+void Withdrawal::forget_all() {
+    each_published([&](const Block &block) { books_.journal.forget(block.node); });
     // The tokens computed so far come from the old weights, so blocks that build on them must not
     // be found.
     for (uint32_t i = 0; i < books_.sequences.size(); ++i) {
@@ -57,7 +64,7 @@ bool Withdrawal::used_by_others(uint32_t sequence, uint32_t index, uint32_t node
     bool swapped = (books_.sequences[sequence].state.flags & Sequence::kSwapped) != 0;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         uint32_t named = books_.journal.tree().blocks(node)[g];
-        if (named == kNullBlock) continue;
+        if (named == kNullBlock || is_on_host(named)) continue;  // no table names those
         const BlockTable &t = books_.journal.table(sequence, g);
         bool own = !swapped && index < t.length && t.ids.data[index] == named;
         if (books_.journal.pool(g)[named].refs > (own ? 1u : 0u)) return true;
@@ -180,13 +187,9 @@ void Withdrawal::make_node_room() {
 }
 
 void Withdrawal::withdraw_published(uint64_t step) {
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        BlockPool &pool = books_.journal.pool(g);
-        for (uint32_t b = 1; b < pool.block_count(); ++b) {
-            if (pool[b].node != kNone && depends_on(pool[b], step))
-                books_.journal.forget(pool[b].node);
-        }
-    }
+    each_published([&](const Block &block) {
+        if (depends_on(block, step)) books_.journal.forget(block.node);
+    });
 }
 
 }  // namespace quire

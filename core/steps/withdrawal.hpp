@@ -35,6 +35,8 @@ class Withdrawal {
     bool used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const;
     void drop_unreachable(uint32_t sequence, uint32_t first);
     uint32_t pinned_nodes(uint32_t sequence) const;
+    template <typename Body>
+    void each_published(Body body);
     void silence(uint32_t sequence);
     void silence_longest(uint64_t wanted, uint32_t spared);
 

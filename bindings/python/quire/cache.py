@@ -43,6 +43,7 @@ class CacheFlags(enum.IntFlag):
     AUDIT = 64
     EVENTS = 128
     EVENT_TOKENS = 256
+    HOST_PREFIXES = 512
 
 
 class Victim(enum.IntEnum):
@@ -121,6 +122,9 @@ class CacheStats:
     kv_cache_usage_perc: float
     migrations: int
     bytes_migrated: int
+    blocks_demoted: int
+    blocks_promoted: int
+    host_blocks_cached: int
 
 
 @dataclasses.dataclass(frozen=True)

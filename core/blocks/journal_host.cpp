@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The host tier: blocks of swapped sequences, and content that was evicted from the device.
+//
+// A node names a block on the device or in the host tier, never both, so the two together hold as
+// much as one pool of both sizes. Both lists are ordered by the time of the last release, and what
+// is evicted from the device is older than what stays there: together they are one list, and what
+// is lost is its oldest end.
+
+#include "core/blocks/journal.hpp"
+
+namespace quire {
+
+// A block of the host tier for content that leaves the device, or kNone: that content is lost. One
+// block stays free for promotions, which need room for what they displace before they give up the
+// block that they read. They evict nothing: the oldest content may be what the same item has found.
+uint32_t Journal::host_room(uint32_t group, uint64_t barrier, bool promotes) {
+    BlockPool &host = *host_pools_[group];
+    if (promotes || host.free_count() > 1) {
+        bool is_read = host.has_read();
+        uint32_t block = host.take_free(barrier);
+        if (block != kNone) {
+            note(TakeHost{block, static_cast<uint8_t>(group), is_read});
+            return block;
+        }
+    }
+    return promotes ? kNone : evict_host(group, barrier);
+}
+
+// Takes the block whose content was released longest ago; kNone if nothing is cached that the step
+// may overwrite.
+uint32_t Journal::evict_host(uint32_t group, uint64_t barrier) {
+    BlockPool &host = *host_pools_[group];
+    uint32_t block = host.oldest_cached(barrier);
+    if (block == kNone) return kNone;
+    Block &b = host[block];
+    Evict edit{};
+    edit.ready = b.ready;
+    edit.depends = b.depends;
+    edit.tenant = b.tenant;
+    edit.generation = tree_.generation(b.node);
+    edit.owner = b.owner;
+    edit.block = block;
+    edit.node = b.node;
+    edit.hint = host.next_in_list(block);
+    edit.frozen_slots = b.frozen_slots;
+    edit.group = static_cast<uint8_t>(group);
+    edit.unlinked = full_[group] && tree_.linked(b.node);
+    edit.is_host = edit.is_lost = true;
+    edit.was_demoted = b.is_demoted;
+    if (edit.unlinked) tree_.unlink(b.node);
+    tree_.change_blocks(b.node)[group] = kNullBlock;
+    b.node = kNone;
+    b.is_demoted = false;
+    note(edit);
+    host.claim(block);
+    ++evictions_;
+    return block;
+}
+
+// What a copy of the open step depends on, in the form of Block::depends with `ready` = the step.
+uint64_t Journal::depends_of_copy(const Block &source) const {
+    uint64_t depends = depends_bit(step_->number);
+    for (uint64_t step = timeline_->oldest(); step < step_->number; ++step) {
+        if (depends_on(source, step)) depends |= depends_bit(step);
+    }
+    return depends;
+}
+
+// Moves a cached block's content to `to`, a block of the host tier that was just taken. The caller
+// notes the edit.
+Demote Journal::demote(uint32_t group, uint32_t block, uint32_t to) {
+    const Block &b = (*pools_[group])[block];
+    BlockPool &host = *host_pools_[group];
+    Block &h = host[to];
+    copy(QUIRE_COPY_SWAP_OUT, group, block, to);
+    Demote edit{h.ready,
+                h.depends,
+                h.stamp,
+                tree_.generation(b.node),
+                b.node,
+                to,
+                static_cast<uint8_t>(group),
+                h.is_demoted != 0};
+    h.node = b.node;
+    h.depends = depends_of_copy(b);
+    h.ready = step_->number;
+    h.owner = kNone;
+    h.frozen_slots = block_tokens_;
+    h.is_demoted = true;
+    tree_.change_blocks(b.node)[group] = to | kOnHost;
+    host.cache_held(to, b.stamp);
+    ++demotions_;
+    return edit;
+}
+
+uint32_t Journal::promote(uint32_t group, uint32_t node, const Taker &taker) {
+    uint32_t older = number_of(tree_.blocks(node)[group]);
+    uint32_t block = take(group, step_->barrier, taker, true);
+    BlockPool &host = *host_pools_[group];
+    Block &h = host[older], &b = (*pools_[group])[block];
+    QUIRE_ASSERT(tree_.blocks(node)[group] == (older | kOnHost));
+    copy(QUIRE_COPY_SWAP_IN, group, older, block);
+    note(Promote{named_block(b), tree_.generation(node), node, older, block,
+                 host.next_in_list(older), static_cast<uint8_t>(group), h.is_demoted != 0});
+    b.node = node;
+    b.ready = step_->number;
+    b.depends = depends_of_copy(h);
+    b.frozen_slots = block_tokens_;
+    if (b.tenant == kMixedTenant && !b.is_covered && can_cover_)
+        (*pools_[group]).cover(block, Cover{b.ready, b.depends});
+    tree_.change_blocks(node)[group] = block;
+    h.node = kNone;
+    h.is_demoted = false;
+    host.release_read(older, step_->barrier);
+    ++promotions_;
+    return block;
+}
+
+// If the node was forgotten meanwhile, its block is held already.
+void Journal::undo_demote(const Demote &edit) {
+    BlockPool &host = *host_pools_[edit.group];
+    Block &h = host[edit.block];
+    uint32_t *named = &tree_.change_blocks(edit.node)[edit.group];
+    if (tree_.generation(edit.node) == edit.generation && *named == (edit.block | kOnHost)) {
+        *named = kNullBlock;
+        h.node = kNone;
+        host.claim(edit.block);
+    }
+    QUIRE_ASSERT(h.state == BlockState::held && h.node == kNone);
+    h.ready = edit.ready;
+    h.depends = edit.depends;
+    h.stamp = edit.stamp;
+    h.is_demoted = edit.was_demoted;
+    --demotions_;
+}
+
+// If the node was forgotten meanwhile, so is the content in the host tier.
+void Journal::undo_promote(const Promote &edit) {
+    BlockPool &host = *host_pools_[edit.group];
+    Block &b = (*pools_[edit.group])[edit.block], &h = host[edit.older];
+    uint32_t *named = &tree_.change_blocks(edit.node)[edit.group];
+    --promotions_;
+    b.ready = edit.before.ready;
+    b.depends = edit.before.depends;
+    b.frozen_slots = edit.before.frozen_slots;
+    b.is_covered = edit.before.is_covered;
+    bool is_there = tree_.generation(edit.node) == edit.generation && *named == edit.block;
+    h.is_demoted = edit.was_demoted;
+    if (!is_there) {
+        // The undo of a demotion counts on the block.
+        edit.was_demoted ? host.hold_unused(edit.older) : host.undo_release_read(edit.older);
+        return;
+    }
+    b.node = kNone;
+    h.node = edit.node;
+    *named = edit.older | kOnHost;
+    host.cache_unused(edit.older);
+}
+
+void Journal::settle_demote(const Demote &edit, uint64_t step) {
+    BlockPool &host = *host_pools_[edit.group];
+    Block &h = host[edit.block];
+    host.raise_touch(edit.block, step);
+    if (!h.is_demoted) return;  // evicted or promoted since
+    h.is_demoted = false;
+    // Its node was forgotten while the step was open.
+    if (h.state == BlockState::held) host.drop_ref(edit.block, step);
+}
+
+uint32_t Journal::take_host(uint32_t group, uint64_t barrier) {
+    BlockPool &host = *host_pools_[group];
+    bool is_read = host.has_read();
+    uint32_t block = host.take_free(barrier);
+    if (block == kNone) {
+        block = evict_host(group, barrier);
+        QUIRE_ASSERT(block != kNone);
+    } else {
+        note(TakeHost{block, static_cast<uint8_t>(group), is_read});
+    }
+    return block;
+}
+
+void Journal::make_idle_host(uint32_t group, uint32_t count) {
+    QUIRE_ASSERT(step_ == nullptr);
+    BlockPool &host = *host_pools_[group];
+    while (host.idle_count() < count) {
+        uint32_t block = host.oldest_cached(timeline_->oldest());
+        if (block == kNone) return;
+        drop_cached(group, block | kOnHost);
+    }
+}
+
+uint32_t Journal::take_idle_host(uint32_t group) {
+    QUIRE_ASSERT(step_ == nullptr);
+    uint32_t block = host_pools_[group]->take_idle();
+    (*host_pools_[group])[block].tenant = kFreshTenant;
+    return block;
+}
+
+void Journal::drop_host(uint32_t group, uint32_t block, uint64_t touch) {
+    QUIRE_ASSERT(step_ == nullptr);
+    host_pools_[group]->drop_ref(block, touch);
+}
+
+}  // namespace quire
