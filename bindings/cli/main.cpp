@@ -72,6 +72,14 @@ void add_replay(CLI::App *app, ReplayOptions *options) {
         ->required();
     replay->add_option("--blocks", options->blocks, "blocks in the pool, including the null block")
         ->required();
+    replay
+        ->add_option("--host-blocks", options->host_blocks,
+                     "blocks of a host tier, where evicted blocks live on; 0 = none")
+        ->check(refuse_minus);
+    replay->add_option("--block-bytes", options->block_bytes,
+                       "bytes of a block, as in 2MiB, and with it:");
+    replay->add_option("--host-bandwidth", options->host_bandwidth,
+                       "bytes per second to and from the host tier, as in 50GB/s");
     replay->add_option("--block-tokens", options->block_tokens, "tokens per block")
         ->capture_default_str();
     replay
@@ -89,7 +97,9 @@ void add_replay(CLI::App *app, ReplayOptions *options) {
     replay->footer(
         "example: quire replay conversation_trace.jsonl --blocks 65536 --limit 1000 --json\n"
         "         quire replay AzureLLMInferenceTrace_conv.csv --blocks 65536 --mode concurrent "
-        "--running 64");
+        "--running 64\n"
+        "         quire replay conversation_trace.jsonl --blocks 16384 --host-blocks 245760 "
+        "--block-bytes 2MiB --host-bandwidth 50GB/s");
     replay->callback([options] { quire::cli::replay(*options); });
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bare_lru.hpp"
+#include "quantity.hpp"
 #include "replay_concurrent.hpp"
 #include "replay_sequential.hpp"
 #include "trace.hpp"
@@ -34,6 +35,30 @@ void check_options(const ReplayOptions &options) {
         throw Failure("--running is for --mode concurrent", kUsage);
     if (concurrent && options.baseline)
         throw Failure("--baseline is for --mode sequential", kUsage);
+    if (options.host_blocks == UINT32_MAX)
+        throw Failure("--host-blocks must be below 2^32 - 1", kUsage);
+    if (options.block_bytes.empty() != options.host_bandwidth.empty())
+        throw Failure("--block-bytes and --host-bandwidth go together", kUsage);
+    if (!options.host_bandwidth.empty() && options.host_blocks == 0)
+        throw Failure("--host-bandwidth needs a host tier: give --host-blocks", kUsage);
+}
+
+// What lay in the host tier and went there and back. The two directions are copied at once.
+void add_host_tier(const ReplayOptions &options, const quire_cache_stats &stats,
+                   nlohmann::ordered_json *out) {
+    (*out)["host_blocks"] = options.host_blocks;
+    (*out)["host_cached_blocks"] = stats.host_blocks_cached;
+    (*out)["demoted_blocks"] = stats.blocks_demoted;
+    (*out)["promoted_blocks"] = stats.blocks_promoted;
+    if (options.host_bandwidth.empty()) return;
+    double per_second = parse_quantity("--host-bandwidth", options.host_bandwidth);
+    if (per_second <= 0) throw Failure("--host-bandwidth must be above 0", kUsage);
+    auto bytes = static_cast<double>(parse_whole("--block-bytes", options.block_bytes));
+    auto seconds = [&](uint64_t blocks) {
+        return static_cast<double>(blocks) * bytes / per_second;
+    };
+    (*out)["demoting_seconds"] = seconds(stats.blocks_demoted);
+    (*out)["promoting_seconds"] = seconds(stats.blocks_promoted);
 }
 
 nlohmann::ordered_json summarise(const ReplayOptions &options, const Trace &trace,
@@ -55,6 +80,7 @@ nlohmann::ordered_json summarise(const ReplayOptions &options, const Trace &trac
     out["manager_seconds"] = counts.seconds;
     out["blocks"] = options.blocks;
     out["block_tokens"] = options.block_tokens;
+    if (options.host_blocks != 0) add_host_tier(options, stats, &out);
     out["policy"] = options.policy;
     out["mode"] = options.mode;
     if (options.mode == "concurrent") {
@@ -89,7 +115,8 @@ void replay(const ReplayOptions &options) {
     nlohmann::ordered_json summary = summarise(options, trace, counts);
     if (options.baseline) {
         uint64_t bare_hits = 0;
-        double bare = run_bare_lru(trace, options.blocks, options.block_tokens, &bare_hits);
+        double bare = run_bare_lru(trace, options.blocks + options.host_blocks,
+                                   options.block_tokens, &bare_hits);
         summary["bare_lru_hit_tokens"] = bare_hits;
         summary["bare_lru_seconds"] = bare;
         summary["times_bare_lru"] = counts.seconds / bare;

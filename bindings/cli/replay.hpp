@@ -14,6 +14,9 @@ namespace quire::cli {
 struct ReplayOptions {
     std::string trace;
     uint32_t blocks = 0;
+    uint32_t host_blocks = 0;    // of the host tier that evicted blocks live on in; 0: none
+    std::string block_bytes;     // these two tell how long its copies take; empty: not wanted
+    std::string host_bandwidth;  // per second and direction
     uint32_t block_tokens = 16;
     std::string policy = "lru";
     std::string mode = "sequential";

@@ -16,6 +16,10 @@ ReplayCache::ReplayCache(const ReplayOptions &options, uint32_t max_sequences) :
     desc.block_tokens = options.block_tokens;
     desc.blocks = options.blocks;
     desc.max_sequences = max_sequences;
+    if (options.host_blocks != 0) {
+        desc.flags = QUIRE_CACHE_HOST_PREFIXES;
+        desc.host_blocks = options.host_blocks + 1;  // one stays free, for exchanges
+    }
     // The user chose these values, so a refusal is a usage error.
     if (api_.cache_create(instance_.get(), &desc, &cache_, &error_) < 0)
         throw Failure(error_.message, kUsage);

@@ -4,7 +4,9 @@
 The conversation trace of kvcache-ai/Mooncake (FAST'25, Apache-2.0) is looked for in QUIRE_TRACES,
 else beside the project in shared/traces. The golden columns come from two independent programs.
 
-    golden.py QUIRE SOURCE_ROOT BLOCKS...
+    golden.py QUIRE SOURCE_ROOT BLOCKS|BLOCKS+HOST_BLOCKS...
+
+A pool and a host tier give what a pool of the sum of their sizes gives.
 """
 
 import json
@@ -27,11 +29,16 @@ trace = pathlib.Path(folder) / "mooncake_fast25_conversation_trace.jsonl"
 if not trace.exists():
     print(f"no {trace.name} in QUIRE_TRACES or ../shared/traces")
     sys.exit(77)
-for blocks in map(int, pools):
-    out = subprocess.run([command, "replay", trace, "--blocks", str(blocks), "--json"], check=True,
-                         capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+for sizes in pools:
+    blocks, _, host_blocks = sizes.partition("+")
+    total = int(blocks) + int(host_blocks or 0)
+    tiers = ["--host-blocks", host_blocks] if host_blocks else []
+    out = subprocess.run([command, "replay", trace, "--blocks", blocks, *tiers, "--json"],
+                         check=True, capture_output=True, text=True,
+                         stdin=subprocess.DEVNULL).stdout
     result = json.loads(out)
-    got = (result["hit_tokens"], result["cached_blocks"])
-    print(f"{blocks} blocks: {got[0]} tokens hit, {got[1]} blocks cached")
-    if got != GOLDEN[blocks]:
-        sys.exit(f"FAILED: {blocks} blocks must give {GOLDEN[blocks]}")
+    got = (result["hit_tokens"], result["cached_blocks"] + result.get("host_cached_blocks", 0))
+    print(f"{sizes} blocks: {got[0]} tokens hit, {got[1]} blocks cached"
+          + (f", {result['promoted_blocks']} promoted" if host_blocks else ""))
+    if got != GOLDEN[total] or host_blocks and result["promoted_blocks"] == 0:
+        sys.exit(f"FAILED: {sizes} blocks must give {GOLDEN[total]}")
