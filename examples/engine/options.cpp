@@ -196,6 +196,8 @@ void add_pool_options(CLI::App &app, Options &options, Given &given) {
     app.add_option("--host-bytes", options.host_bytes,
                    "host memory for swapped blocks, as 64MiB (the default); 0: no swapping")
         ->transform(CLI::AsSizeValue(false));
+    app.add_flag("--host-prefixes", options.host_prefixes,
+                 "prefixes that are evicted from the device live on in that memory");
     app.add_option("--preempt", given.preempt,
                    "what happens to a preempted text's blocks; default auto")
         ->check(CLI::IsMember(std::set<std::string>{"auto", "swap", "recompute"}));

@@ -37,6 +37,7 @@ struct Options {
     uint32_t pool_blocks = 128;  // including the null block
     uint32_t block_tokens = 16;
     uint64_t host_bytes = uint64_t{64} << 20;
+    bool host_prefixes = false;  // evicted prefixes live on there
     std::string kv_dtype = "f32";
     std::string q_dtype = "f32";
     uint32_t pad_heads = 0;          // elements of a head in the cache; 0: the model's

@@ -109,6 +109,11 @@ void print_table(std::ostream &out, const Report &report) {
                 number(stats.num_preemptions), number(stats.preemptions_swap),
                 number(stats.preemptions_recompute), number(stats.tokens_preempted)));
     line(out, "evictions", format("%llu", number(stats.evictions)));
+    if (stats.blocks_demoted != 0) {
+        line(out, "blocks to the host tier",
+             format("%llu, and %llu found there", number(stats.blocks_demoted),
+                    number(stats.blocks_promoted)));
+    }
     for (const MigrationRecord &record : report.migrations) {
         line(out, "migrated to", migration_line(record));
     }
@@ -152,6 +157,8 @@ void print_json(std::ostream &out, const Report &report) {
         {"preemptions_recompute", stats.preemptions_recompute},
         {"tokens_preempted", stats.tokens_preempted},
         {"evictions", stats.evictions},
+        {"blocks_demoted", stats.blocks_demoted},
+        {"blocks_promoted", stats.blocks_promoted},
         {"checked", report.comparison != nullptr},
     };
     json["repeated_tokens"] = totals.repeated_tokens;
