@@ -21,9 +21,9 @@ def through_host(engine, *options):
 
 def workload_through_host(engine):
     for options in ([], ["--preempt", "recompute"], ["--chunk", "5"], ["--tp", "2"],
-                    ["--block-tokens", "8", "--pool-blocks", "64"],
+                    ["--block-tokens", "32"],
                     ["--host-bytes", "64KiB"], ["--migrate-to", "cpu"],
-                    *(["--seed", str(seed)] for seed in range(2, 8))):
+                    *(["--seed", str(seed)] for seed in range(2, 5))):
         through_host(engine, *options)
 
 
@@ -68,5 +68,5 @@ CUDA_CASES = [workload_through_host_on_cuda]
 HIP_CASES = [workload_through_host_on_hip]
 
 if __name__ == "__main__":
-    serving.main({"--list": CASES, "--list-vulkan": VULKAN_CASES, "--list-cuda": CUDA_CASES,
-                  "--list-hip": HIP_CASES})
+    serving.main({"--list": CASES, "--list-vulkan-extended": VULKAN_CASES,
+                  "--list-cuda-extended": CUDA_CASES, "--list-hip-extended": HIP_CASES})
