@@ -80,6 +80,8 @@ const (
 	// default namespace's tokens into them.
 	Events      CacheFlags = 1 << 7
 	EventTokens CacheFlags = 1 << 8
+	// HostPrefixes lets evicted prefixes live on in the host tier.
+	HostPrefixes CacheFlags = 1 << 9
 )
 
 // CacheOptions are quire_cache_desc of quire/cache.h; 0 is a field's default. Without shards the
@@ -354,6 +356,7 @@ type Stats struct {
 	BlocksHeld, Nodes                                     uint64
 	Usage                                                 float64
 	Migrations, BytesMigrated                             uint64
+	BlocksDemoted, BlocksPromoted, HostBlocksCached       uint64
 }
 
 // Stats returns the current counts.
@@ -377,6 +380,8 @@ func (c *Cache) Stats() (Stats, error) {
 		BlocksHeld: uint64(s.blocks_held), Nodes: uint64(s.nodes),
 		Usage: float64(s.kv_cache_usage_perc), Migrations: uint64(s.migrations),
 		BytesMigrated: uint64(s.bytes_migrated),
+		BlocksDemoted: uint64(s.blocks_demoted), BlocksPromoted: uint64(s.blocks_promoted),
+		HostBlocksCached: uint64(s.host_blocks_cached),
 	}, err
 }
 

@@ -22,12 +22,12 @@ left out.
 from __future__ import annotations
 
 import secrets
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from .events import EventFlags, EventKind, Events
 from .groups import Group, GroupKind
 
-_MEDIUM = "GPU"  # vLLM's word for level 0, device memory
+_MEDIA = ("GPU", "CPU")  # vLLM's words for the levels: device memory, and the host tier
 _WITH_TOKENS = EventFlags.HAS_TOKENS | EventFlags.KEYED
 
 # vLLM's kv_cache_spec_kind. Routers count on the blocks of full attention only.
@@ -40,6 +40,11 @@ def _spec(group: Group) -> Tuple[str, Optional[int]]:
     return _KINDS[GroupKind(group.kind)], group.window or None
 
 
+def _continues(last: Any, kind: str, group: int, level: int) -> bool:
+    return (last is not None and last["type"] == kind and last["group_idx"] == group
+            and last["medium"] == _MEDIA[level])
+
+
 class EventWire:
     """Follows what one cache tells, and says it in vLLM's words."""
 
@@ -50,7 +55,8 @@ class EventWire:
         self._names = names
         self._arrays = arrays
         self._base = secrets.randbits(62) | 1 << 62
-        self._told: List[Set[int]] = [set() for _ in groups]  # blocks, per group
+        # Blocks, per group and level.
+        self._told: List[List[Set[int]]] = [[set() for _ in _MEDIA] for _ in groups]
 
     def say(self, read: Events) -> List[Any]:
         """The events of a batch. Neighbours that continue each other become one."""
@@ -59,39 +65,44 @@ class EventWire:
         for (kind, flags, block, parent, ns, group, level, _position, count, offset,
              _reserved) in read.events.tolist():
             if kind == EventKind.CLEARED:
-                for told in self._told:
+                for told in self._places():
                     told.clear()
                 said.append({"type": "AllBlocksCleared"})
                 last = None
             elif kind == EventKind.REMOVED:
-                last = self._remove(block, group, last, said)
-            elif (flags & _WITH_TOKENS == EventFlags.HAS_TOKENS and level == 0 and ns in self._names
-                  and (parent == 0 or any(parent in told for told in self._told))):
-                self._told[group].add(block)
+                last = self._remove(block, group, level, last, said)
+            elif (flags & _WITH_TOKENS == EventFlags.HAS_TOKENS and level < len(_MEDIA)
+                  and ns in self._names
+                  and (parent == 0 or any(parent in told for told in self._places()))):
+                self._told[group][level].add(block)
                 tokens = read.tokens[offset:offset + count].tolist()
-                last = self._store(block, parent, ns, group, tokens, last, said)
+                last = self._store(block, parent, ns, (group, level), tokens, last, said)
         return [list(event.values()) for event in said] if self._arrays else said
 
-    def _remove(self, block: int, group: int, last: Any, said: List[Any]) -> Any:
-        if block not in self._told[group]:
+    def _places(self) -> Iterator[Set[int]]:
+        return (told for levels in self._told for told in levels)
+
+    def _remove(self, block: int, group: int, level: int, last: Any, said: List[Any]) -> Any:
+        if level >= len(_MEDIA) or block not in self._told[group][level]:
             return last
-        self._told[group].remove(block)
-        if last is None or last["type"] != "BlockRemoved" or last["group_idx"] != group:
-            last = {"type": "BlockRemoved", "block_hashes": [], "medium": _MEDIUM,
+        self._told[group][level].remove(block)
+        if not _continues(last, "BlockRemoved", group, level):
+            last = {"type": "BlockRemoved", "block_hashes": [], "medium": _MEDIA[level],
                     "group_idx": group}
             said.append(last)
         last["block_hashes"].append(self._base + block)
         return last
 
-    def _store(self, block: int, parent: int, ns: int, group: int, tokens: List[int], last: Any,
-               said: List[Any]) -> Any:
+    def _store(self, block: int, parent: int, ns: int, place: Tuple[int, int], tokens: List[int],
+               last: Any, said: List[Any]) -> Any:
+        group, level = place
         before = self._base + parent if parent != 0 else None
-        if (last is None or last["type"] != "BlockStored" or last["group_idx"] != group
+        if (not _continues(last, "BlockStored", group, level)
                 or last["block_hashes"][-1] != before or last["lora_name"] != self._names[ns]):
             kind, window = self._specs[group]
             last = {"type": "BlockStored", "block_hashes": [], "parent_block_hash": before,
                     "token_ids": [], "block_size": self._block_tokens, "lora_id": None,
-                    "medium": _MEDIUM, "lora_name": self._names[ns]}
+                    "medium": _MEDIA[level], "lora_name": self._names[ns]}
             if self._arrays:
                 last["extra_keys"] = None
             last["group_idx"] = group

@@ -135,7 +135,15 @@ enum {
     /* events.h: note which published blocks change. Costs 64 bytes per node of the prefix tree. */
     QUIRE_CACHE_EVENTS = 1 << 7,
     /* Events of the default namespace carry its tokens. */
-    QUIRE_CACHE_EVENT_TOKENS = 1 << 8
+    QUIRE_CACHE_EVENT_TOKENS = 1 << 8,
+    /* Cached blocks that are evicted live on in the host tier, which they share with swapped
+     * sequences: a step copies a block there before it takes it, and a hit there is copied back to
+     * a block of the pool by the step that runs the item. A block is on the device or in the host
+     * tier, never in both, so together they hold as much as one pool of both sizes, less one block
+     * of the host tier, which stays free for such exchanges. What was released longest ago is lost
+     * first, and also when a swap needs its room. Needs a host tier and a group with full
+     * attention; not for leaders and followers. */
+    QUIRE_CACHE_HOST_PREFIXES = 1 << 9
 };
 
 enum { QUIRE_EVICT_LRU = 0 };
@@ -260,7 +268,7 @@ typedef struct quire_cache_stats {
     uint64_t preemptions_swap;
     uint64_t preemptions_recompute;
     uint64_t tokens_preempted; /* computed tokens given up by recompute */
-    uint64_t evictions;        /* cached blocks reused for other content */
+    uint64_t evictions;        /* cached blocks whose content was lost to other content */
     uint64_t copies_on_write;
     uint64_t blocks_swapped_out;
     uint64_t blocks_swapped_in;
@@ -268,17 +276,20 @@ typedef struct quire_cache_stats {
     uint64_t steps; /* committed */
     uint64_t bytes_hashed;
     uint64_t bytes_compared;
-    uint64_t sequences;         /* live */
-    uint64_t sequences_lost;    /* lost computed tokens through a failed step of other sequences */
-    uint64_t host_blocks_used;  /* over all groups */
-    uint64_t blocks_total;      /* usable, over all groups: without the null blocks */
-    uint64_t blocks_free;       /* free, or free once running work has ended */
-    uint64_t blocks_cached;     /* held by no sequence, and can be found */
-    uint64_t blocks_held;       /* by sequences; a shared block counts once */
-    uint64_t nodes;             /* of the prefix tree */
-    double kv_cache_usage_perc; /* blocks_held / blocks_total */
-    uint64_t migrations;        /* migrate.h */
-    uint64_t bytes_migrated;    /* copied by them, including the host tier */
+    uint64_t sequences;          /* live */
+    uint64_t sequences_lost;     /* lost computed tokens through a failed step of other sequences */
+    uint64_t host_blocks_used;   /* by swapped sequences, over all groups */
+    uint64_t blocks_total;       /* usable, over all groups: without the null blocks */
+    uint64_t blocks_free;        /* free, or free once running work has ended */
+    uint64_t blocks_cached;      /* held by no sequence, and can be found */
+    uint64_t blocks_held;        /* by sequences; a shared block counts once */
+    uint64_t nodes;              /* of the prefix tree */
+    double kv_cache_usage_perc;  /* blocks_held / blocks_total */
+    uint64_t migrations;         /* migrate.h */
+    uint64_t bytes_migrated;     /* copied by them, including the host tier */
+    uint64_t blocks_demoted;     /* evicted from the device to the host tier */
+    uint64_t blocks_promoted;    /* found there and brought back */
+    uint64_t host_blocks_cached; /* of no sequence, and can be found */
 } quire_cache_stats;
 
 /* Creates a cache. `instance` provides the host allocator. The call does not wait for any work of

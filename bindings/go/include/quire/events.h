@@ -43,6 +43,10 @@ enum {
 };
 
 /* An array element: no struct head. */
+/* A block that moves between levels is stored in the new one before it is removed from the old
+ * one. */
+enum { QUIRE_LEVEL_DEVICE = 0, QUIRE_LEVEL_HOST = 1 };
+
 typedef struct quire_cache_event {
     uint32_t kind;      /* QUIRE_EVENT_* */
     uint32_t flags;     /* QUIRE_EVENT_HAS_TOKENS, QUIRE_EVENT_KEYED; of a stored block */
@@ -50,7 +54,7 @@ typedef struct quire_cache_event {
     uint64_t parent;    /* of a stored block: the number of the block before it; 0 if it is first */
     quire_namespace ns; /* whose sequences find it; 0 = the default namespace */
     uint32_t group;     /* a block is stored and removed once per group that holds it */
-    uint32_t level;     /* where it lies: 0, device memory */
+    uint32_t level;     /* where it lies, or lay: QUIRE_LEVEL_* */
     uint32_t position;  /* of a stored block: the place of its first token */
     uint32_t token_count;  /* of a stored block: block_tokens */
     uint32_t token_offset; /* into the token array */

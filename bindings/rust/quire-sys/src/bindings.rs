@@ -954,6 +954,7 @@ pub const QUIRE_CACHE_ZERO_ON_FREE: _bindgen_ty_13 = 32;
 pub const QUIRE_CACHE_AUDIT: _bindgen_ty_13 = 64;
 pub const QUIRE_CACHE_EVENTS: _bindgen_ty_13 = 128;
 pub const QUIRE_CACHE_EVENT_TOKENS: _bindgen_ty_13 = 256;
+pub const QUIRE_CACHE_HOST_PREFIXES: _bindgen_ty_13 = 512;
 pub type _bindgen_ty_13 = u32;
 pub const QUIRE_EVICT_LRU: _bindgen_ty_14 = 0;
 pub type _bindgen_ty_14 = u32;
@@ -1307,12 +1308,15 @@ pub struct quire_cache_stats {
     pub kv_cache_usage_perc: f64,
     pub migrations: u64,
     pub bytes_migrated: u64,
+    pub blocks_demoted: u64,
+    pub blocks_promoted: u64,
+    pub host_blocks_cached: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of quire_cache_stats",
-    ][::core::mem::size_of::<quire_cache_stats>() - 216usize];
+    ][::core::mem::size_of::<quire_cache_stats>() - 240usize];
     [
         "Alignment of quire_cache_stats",
     ][::core::mem::align_of::<quire_cache_stats>() - 8usize];
@@ -1400,6 +1404,15 @@ const _: () = {
     [
         "Offset of field: quire_cache_stats::bytes_migrated",
     ][::core::mem::offset_of!(quire_cache_stats, bytes_migrated) - 208usize];
+    [
+        "Offset of field: quire_cache_stats::blocks_demoted",
+    ][::core::mem::offset_of!(quire_cache_stats, blocks_demoted) - 216usize];
+    [
+        "Offset of field: quire_cache_stats::blocks_promoted",
+    ][::core::mem::offset_of!(quire_cache_stats, blocks_promoted) - 224usize];
+    [
+        "Offset of field: quire_cache_stats::host_blocks_cached",
+    ][::core::mem::offset_of!(quire_cache_stats, host_blocks_cached) - 232usize];
 };
 impl Default for quire_cache_stats {
     fn default() -> Self {
@@ -1990,6 +2003,9 @@ pub type _bindgen_ty_21 = u32;
 pub const QUIRE_EVENT_HAS_TOKENS: _bindgen_ty_22 = 1;
 pub const QUIRE_EVENT_KEYED: _bindgen_ty_22 = 2;
 pub type _bindgen_ty_22 = u32;
+pub const QUIRE_LEVEL_DEVICE: _bindgen_ty_23 = 0;
+pub const QUIRE_LEVEL_HOST: _bindgen_ty_23 = 1;
+pub type _bindgen_ty_23 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_cache_event {
@@ -2045,8 +2061,8 @@ const _: () = {
         "Offset of field: quire_cache_event::reserved",
     ][::core::mem::offset_of!(quire_cache_event, reserved) - 52usize];
 };
-pub const QUIRE_EVENTS_RESTART: _bindgen_ty_23 = 1;
-pub type _bindgen_ty_23 = u32;
+pub const QUIRE_EVENTS_RESTART: _bindgen_ty_24 = 1;
+pub type _bindgen_ty_24 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_events_info {
@@ -2095,12 +2111,12 @@ impl Default for quire_events_info {
         }
     }
 }
-pub const QUIRE_STEP_MAY_PREEMPT: _bindgen_ty_24 = 1;
-pub type _bindgen_ty_24 = u32;
-pub const QUIRE_PREEMPT_AUTO: _bindgen_ty_25 = 0;
-pub const QUIRE_PREEMPT_SWAP: _bindgen_ty_25 = 1;
-pub const QUIRE_PREEMPT_RECOMPUTE: _bindgen_ty_25 = 2;
+pub const QUIRE_STEP_MAY_PREEMPT: _bindgen_ty_25 = 1;
 pub type _bindgen_ty_25 = u32;
+pub const QUIRE_PREEMPT_AUTO: _bindgen_ty_26 = 0;
+pub const QUIRE_PREEMPT_SWAP: _bindgen_ty_26 = 1;
+pub const QUIRE_PREEMPT_RECOMPUTE: _bindgen_ty_26 = 2;
+pub type _bindgen_ty_26 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_step_desc {
@@ -2204,18 +2220,18 @@ const _: () = {
         "Offset of field: quire_step_item::reserved0",
     ][::core::mem::offset_of!(quire_step_item, reserved0) - 44usize];
 };
-pub const QUIRE_MASK_NONE: _bindgen_ty_26 = 0;
-pub const QUIRE_MASK_PARENTS: _bindgen_ty_26 = 1;
-pub const QUIRE_MASK_BITS: _bindgen_ty_26 = 2;
-pub type _bindgen_ty_26 = u32;
-pub const QUIRE_ITEM_WAIT: _bindgen_ty_27 = 0;
-pub const QUIRE_ITEM_RUN: _bindgen_ty_27 = 1;
+pub const QUIRE_MASK_NONE: _bindgen_ty_27 = 0;
+pub const QUIRE_MASK_PARENTS: _bindgen_ty_27 = 1;
+pub const QUIRE_MASK_BITS: _bindgen_ty_27 = 2;
 pub type _bindgen_ty_27 = u32;
-pub const QUIRE_WAIT_POOL: _bindgen_ty_28 = 1;
-pub const QUIRE_WAIT_WATERMARK: _bindgen_ty_28 = 2;
-pub const QUIRE_WAIT_QUOTA: _bindgen_ty_28 = 3;
-pub const QUIRE_WAIT_PREEMPTED: _bindgen_ty_28 = 4;
+pub const QUIRE_ITEM_WAIT: _bindgen_ty_28 = 0;
+pub const QUIRE_ITEM_RUN: _bindgen_ty_28 = 1;
 pub type _bindgen_ty_28 = u32;
+pub const QUIRE_WAIT_POOL: _bindgen_ty_29 = 1;
+pub const QUIRE_WAIT_WATERMARK: _bindgen_ty_29 = 2;
+pub const QUIRE_WAIT_QUOTA: _bindgen_ty_29 = 3;
+pub const QUIRE_WAIT_PREEMPTED: _bindgen_ty_29 = 4;
+pub type _bindgen_ty_29 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_step_result {
@@ -2294,15 +2310,15 @@ const _: () = {
         "Offset of field: quire_preemption::for_seq",
     ][::core::mem::offset_of!(quire_preemption, for_seq) - 24usize];
 };
-pub const QUIRE_STEP_OK: _bindgen_ty_29 = 0;
-pub const QUIRE_STEP_FAILED: _bindgen_ty_29 = 1;
-pub type _bindgen_ty_29 = u32;
-pub const QUIRE_COPY_ON_WRITE: _bindgen_ty_30 = 0;
-pub const QUIRE_COPY_SWAP_OUT: _bindgen_ty_30 = 1;
-pub const QUIRE_COPY_SWAP_IN: _bindgen_ty_30 = 2;
-pub const QUIRE_COPY_TOKEN: _bindgen_ty_30 = 3;
-pub const QUIRE_COPY_ZERO: _bindgen_ty_30 = 4;
+pub const QUIRE_STEP_OK: _bindgen_ty_30 = 0;
+pub const QUIRE_STEP_FAILED: _bindgen_ty_30 = 1;
 pub type _bindgen_ty_30 = u32;
+pub const QUIRE_COPY_ON_WRITE: _bindgen_ty_31 = 0;
+pub const QUIRE_COPY_SWAP_OUT: _bindgen_ty_31 = 1;
+pub const QUIRE_COPY_SWAP_IN: _bindgen_ty_31 = 2;
+pub const QUIRE_COPY_TOKEN: _bindgen_ty_31 = 3;
+pub const QUIRE_COPY_ZERO: _bindgen_ty_31 = 4;
+pub type _bindgen_ty_31 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_block_copy {
@@ -2338,11 +2354,11 @@ const _: () = {
         "Offset of field: quire_block_copy::dst_place",
     ][::core::mem::offset_of!(quire_block_copy, dst_place) - 20usize];
 };
-pub const QUIRE_MIGRATE_COPY_HOST_TIER: _bindgen_ty_31 = 1;
-pub type _bindgen_ty_31 = u32;
-pub const QUIRE_TIER_DEVICE: _bindgen_ty_32 = 0;
-pub const QUIRE_TIER_HOST: _bindgen_ty_32 = 1;
+pub const QUIRE_MIGRATE_COPY_HOST_TIER: _bindgen_ty_32 = 1;
 pub type _bindgen_ty_32 = u32;
+pub const QUIRE_TIER_DEVICE: _bindgen_ty_33 = 0;
+pub const QUIRE_TIER_HOST: _bindgen_ty_33 = 1;
+pub type _bindgen_ty_33 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_block_move {
@@ -2530,11 +2546,11 @@ impl Default for quire_migrate_info {
         }
     }
 }
-pub const QUIRE_KEY_ADAPTER: _bindgen_ty_33 = 1;
-pub const QUIRE_KEY_SALT: _bindgen_ty_33 = 2;
-pub const QUIRE_KEY_MEDIA: _bindgen_ty_33 = 3;
-pub const QUIRE_KEY_OTHER: _bindgen_ty_33 = 4;
-pub type _bindgen_ty_33 = u32;
+pub const QUIRE_KEY_ADAPTER: _bindgen_ty_34 = 1;
+pub const QUIRE_KEY_SALT: _bindgen_ty_34 = 2;
+pub const QUIRE_KEY_MEDIA: _bindgen_ty_34 = 3;
+pub const QUIRE_KEY_OTHER: _bindgen_ty_34 = 4;
+pub type _bindgen_ty_34 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_key {
@@ -2627,12 +2643,12 @@ impl Default for quire_seq_desc {
         }
     }
 }
-pub const QUIRE_SEQ_SWAPPED: _bindgen_ty_34 = 1;
-pub const QUIRE_SEQ_LOST: _bindgen_ty_34 = 2;
-pub const QUIRE_SEQ_IN_STEP: _bindgen_ty_34 = 4;
-pub const QUIRE_SEQ_PREEMPTED: _bindgen_ty_34 = 8;
-pub const QUIRE_SEQ_UNPUBLISHED: _bindgen_ty_34 = 16;
-pub type _bindgen_ty_34 = u32;
+pub const QUIRE_SEQ_SWAPPED: _bindgen_ty_35 = 1;
+pub const QUIRE_SEQ_LOST: _bindgen_ty_35 = 2;
+pub const QUIRE_SEQ_IN_STEP: _bindgen_ty_35 = 4;
+pub const QUIRE_SEQ_PREEMPTED: _bindgen_ty_35 = 8;
+pub const QUIRE_SEQ_UNPUBLISHED: _bindgen_ty_35 = 16;
+pub type _bindgen_ty_35 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_seq_info {
@@ -2695,8 +2711,8 @@ impl Default for quire_seq_info {
         }
     }
 }
-pub const QUIRE_END_DROP_PREFIX: _bindgen_ty_35 = 1;
-pub type _bindgen_ty_35 = u32;
+pub const QUIRE_END_DROP_PREFIX: _bindgen_ty_36 = 1;
+pub type _bindgen_ty_36 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_token_span {
@@ -2894,8 +2910,8 @@ impl Default for quire_session_info {
         }
     }
 }
-pub const QUIRE_SIZE_LATENT: _bindgen_ty_36 = 1;
-pub type _bindgen_ty_36 = u32;
+pub const QUIRE_SIZE_LATENT: _bindgen_ty_37 = 1;
+pub type _bindgen_ty_37 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_size_desc {
@@ -3004,10 +3020,10 @@ impl Default for quire_size_desc {
         }
     }
 }
-pub const QUIRE_BOUND_UNKNOWN: _bindgen_ty_37 = 0;
-pub const QUIRE_BOUND_BANDWIDTH: _bindgen_ty_37 = 1;
-pub const QUIRE_BOUND_COMPUTE: _bindgen_ty_37 = 2;
-pub type _bindgen_ty_37 = u32;
+pub const QUIRE_BOUND_UNKNOWN: _bindgen_ty_38 = 0;
+pub const QUIRE_BOUND_BANDWIDTH: _bindgen_ty_38 = 1;
+pub const QUIRE_BOUND_COMPUTE: _bindgen_ty_38 = 2;
+pub type _bindgen_ty_38 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_size_info {
@@ -3129,14 +3145,14 @@ impl Default for quire_store_option {
         }
     }
 }
-pub const QUIRE_STORE_OPEN_EXISTING: _bindgen_ty_38 = 1;
-pub const QUIRE_STORE_OPEN_READ_ONLY: _bindgen_ty_38 = 2;
-pub type _bindgen_ty_38 = u32;
-pub const QUIRE_STORE_INDEXED: _bindgen_ty_39 = 1;
-pub const QUIRE_STORE_PERSISTENT: _bindgen_ty_39 = 2;
-pub const QUIRE_STORE_REMOTE: _bindgen_ty_39 = 4;
-pub const QUIRE_STORE_COMPACTS: _bindgen_ty_39 = 8;
+pub const QUIRE_STORE_OPEN_EXISTING: _bindgen_ty_39 = 1;
+pub const QUIRE_STORE_OPEN_READ_ONLY: _bindgen_ty_39 = 2;
 pub type _bindgen_ty_39 = u32;
+pub const QUIRE_STORE_INDEXED: _bindgen_ty_40 = 1;
+pub const QUIRE_STORE_PERSISTENT: _bindgen_ty_40 = 2;
+pub const QUIRE_STORE_REMOTE: _bindgen_ty_40 = 4;
+pub const QUIRE_STORE_COMPACTS: _bindgen_ty_40 = 8;
+pub type _bindgen_ty_40 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_store_info {
@@ -3319,13 +3335,13 @@ impl Default for quire_store_piece {
         }
     }
 }
-pub const QUIRE_STORE_PUT: _bindgen_ty_40 = 1;
-pub const QUIRE_STORE_GET: _bindgen_ty_40 = 2;
-pub const QUIRE_STORE_FIND: _bindgen_ty_40 = 3;
-pub const QUIRE_STORE_REMOVE: _bindgen_ty_40 = 4;
-pub const QUIRE_STORE_FLUSH: _bindgen_ty_40 = 5;
-pub const QUIRE_STORE_COMPACT: _bindgen_ty_40 = 6;
-pub type _bindgen_ty_40 = u32;
+pub const QUIRE_STORE_PUT: _bindgen_ty_41 = 1;
+pub const QUIRE_STORE_GET: _bindgen_ty_41 = 2;
+pub const QUIRE_STORE_FIND: _bindgen_ty_41 = 3;
+pub const QUIRE_STORE_REMOVE: _bindgen_ty_41 = 4;
+pub const QUIRE_STORE_FLUSH: _bindgen_ty_41 = 5;
+pub const QUIRE_STORE_COMPACT: _bindgen_ty_41 = 6;
+pub type _bindgen_ty_41 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_store_request {
@@ -3376,17 +3392,17 @@ impl Default for quire_store_request {
         }
     }
 }
-pub const QUIRE_STORE_DONE: _bindgen_ty_41 = 0;
-pub const QUIRE_STORE_MISS: _bindgen_ty_41 = 1;
-pub const QUIRE_STORE_FOREIGN: _bindgen_ty_41 = 2;
-pub const QUIRE_STORE_DAMAGED: _bindgen_ty_41 = 3;
-pub const QUIRE_STORE_SIZE: _bindgen_ty_41 = 4;
-pub const QUIRE_STORE_FULL: _bindgen_ty_41 = 5;
-pub const QUIRE_STORE_FAILED: _bindgen_ty_41 = 6;
-pub const QUIRE_STORE_CANCELLED: _bindgen_ty_41 = 7;
-pub const QUIRE_STORE_NOTICE_GONE: _bindgen_ty_41 = 16;
-pub const QUIRE_STORE_NOTICE_LOST: _bindgen_ty_41 = 17;
-pub type _bindgen_ty_41 = u32;
+pub const QUIRE_STORE_DONE: _bindgen_ty_42 = 0;
+pub const QUIRE_STORE_MISS: _bindgen_ty_42 = 1;
+pub const QUIRE_STORE_FOREIGN: _bindgen_ty_42 = 2;
+pub const QUIRE_STORE_DAMAGED: _bindgen_ty_42 = 3;
+pub const QUIRE_STORE_SIZE: _bindgen_ty_42 = 4;
+pub const QUIRE_STORE_FULL: _bindgen_ty_42 = 5;
+pub const QUIRE_STORE_FAILED: _bindgen_ty_42 = 6;
+pub const QUIRE_STORE_CANCELLED: _bindgen_ty_42 = 7;
+pub const QUIRE_STORE_NOTICE_GONE: _bindgen_ty_42 = 16;
+pub const QUIRE_STORE_NOTICE_LOST: _bindgen_ty_42 = 17;
+pub type _bindgen_ty_42 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_store_answer {
@@ -3424,10 +3440,10 @@ const _: () = {
         "Offset of field: quire_store_answer::native_code",
     ][::core::mem::offset_of!(quire_store_answer, native_code) - 120usize];
 };
-pub const QUIRE_STORE_ABSENT: _bindgen_ty_42 = 0;
-pub const QUIRE_STORE_PRESENT: _bindgen_ty_42 = 1;
-pub const QUIRE_STORE_UNKNOWN: _bindgen_ty_42 = 2;
-pub type _bindgen_ty_42 = u32;
+pub const QUIRE_STORE_ABSENT: _bindgen_ty_43 = 0;
+pub const QUIRE_STORE_PRESENT: _bindgen_ty_43 = 1;
+pub const QUIRE_STORE_UNKNOWN: _bindgen_ty_43 = 2;
+pub type _bindgen_ty_43 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_store_record {
@@ -4487,19 +4503,19 @@ pub type quire_get_api_fn = ::core::option::Option<
         error: *mut quire_error,
     ) -> quire_status,
 >;
-pub const QUIRE_VULKAN_SHADER_INT64: _bindgen_ty_43 = 1;
-pub const QUIRE_VULKAN_SHADER_INT16: _bindgen_ty_43 = 2;
-pub const QUIRE_VULKAN_STORAGE_16BIT: _bindgen_ty_43 = 4;
-pub const QUIRE_VULKAN_STORAGE_8BIT: _bindgen_ty_43 = 8;
-pub const QUIRE_VULKAN_SHADER_INT8: _bindgen_ty_43 = 16;
-pub const QUIRE_VULKAN_BUFFER_DEVICE_ADDRESS: _bindgen_ty_43 = 32;
-pub const QUIRE_VULKAN_TIMELINE_SEMAPHORE: _bindgen_ty_43 = 64;
-pub const QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT: _bindgen_ty_43 = 128;
-pub const QUIRE_VULKAN_SYNCHRONIZATION2: _bindgen_ty_43 = 256;
-pub const QUIRE_VULKAN_MAINTENANCE4: _bindgen_ty_43 = 512;
-pub const QUIRE_VULKAN_NEEDED_FEATURES: _bindgen_ty_43 = 1023;
-pub const QUIRE_VULKAN_EXTERNAL_MEMORY_HOST: _bindgen_ty_43 = 1024;
-pub type _bindgen_ty_43 = u32;
+pub const QUIRE_VULKAN_SHADER_INT64: _bindgen_ty_44 = 1;
+pub const QUIRE_VULKAN_SHADER_INT16: _bindgen_ty_44 = 2;
+pub const QUIRE_VULKAN_STORAGE_16BIT: _bindgen_ty_44 = 4;
+pub const QUIRE_VULKAN_STORAGE_8BIT: _bindgen_ty_44 = 8;
+pub const QUIRE_VULKAN_SHADER_INT8: _bindgen_ty_44 = 16;
+pub const QUIRE_VULKAN_BUFFER_DEVICE_ADDRESS: _bindgen_ty_44 = 32;
+pub const QUIRE_VULKAN_TIMELINE_SEMAPHORE: _bindgen_ty_44 = 64;
+pub const QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT: _bindgen_ty_44 = 128;
+pub const QUIRE_VULKAN_SYNCHRONIZATION2: _bindgen_ty_44 = 256;
+pub const QUIRE_VULKAN_MAINTENANCE4: _bindgen_ty_44 = 512;
+pub const QUIRE_VULKAN_NEEDED_FEATURES: _bindgen_ty_44 = 1023;
+pub const QUIRE_VULKAN_EXTERNAL_MEMORY_HOST: _bindgen_ty_44 = 1024;
+pub type _bindgen_ty_44 = u32;
 pub type quire_vulkan_function = ::core::option::Option<unsafe extern "C" fn()>;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

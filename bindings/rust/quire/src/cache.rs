@@ -70,6 +70,8 @@ pub struct CacheOptions<'a> {
     pub events: bool,
     /// Events of the default namespace carry its tokens.
     pub event_tokens: bool,
+    /// Evicted prefixes live on in the host tier.
+    pub host_prefixes: bool,
     /// Preempts the lowest priority first, instead of the newest.
     pub victim_by_priority: bool,
     /// Key of the prefix hash, for tests; `None`: random.
@@ -105,6 +107,7 @@ impl Default for CacheOptions<'_> {
             audits: false,
             events: false,
             event_tokens: false,
+            host_prefixes: false,
             victim_by_priority: false,
             hash_seed: None,
             swap_bytes_per_second: 0.0,
@@ -127,6 +130,7 @@ impl CacheOptions<'_> {
             (self.audits, sys::QUIRE_CACHE_AUDIT),
             (self.events, sys::QUIRE_CACHE_EVENTS),
             (self.event_tokens, sys::QUIRE_CACHE_EVENT_TOKENS),
+            (self.host_prefixes, sys::QUIRE_CACHE_HOST_PREFIXES),
         ])
     }
 }
@@ -155,7 +159,7 @@ mirror! {
         steps: u64, bytes_hashed: u64, bytes_compared: u64, sequences: u64, sequences_lost: u64,
         host_blocks_used: u64, blocks_total: u64, blocks_free: u64, blocks_cached: u64,
         blocks_held: u64, nodes: u64, kv_cache_usage_perc: f64, migrations: u64,
-        bytes_migrated: u64,
+        bytes_migrated: u64, blocks_demoted: u64, blocks_promoted: u64, host_blocks_cached: u64,
     }
 }
 
