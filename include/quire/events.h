@@ -81,7 +81,8 @@ typedef struct quire_events_info {
  * the open step did is told after its commit; a step that fails later takes its blocks back, which
  * is told as removals. The events that were written count as told.
  *
- * events   [capacity], stride bytes apart. At least one entry per group.
+ * events   [capacity], stride bytes apart. At least one entry per group, with
+ *          QUIRE_CACHE_HOST_PREFIXES two.
  * tokens   [token_capacity] the tokens of stored blocks whose namespace has
  *          QUIRE_NAMESPACE_EVENT_TOKENS, or for the default namespace QUIRE_CACHE_EVENT_TOKENS. At
  *          least block_tokens, if the cache ever had one of these; else may be NULL.
