@@ -20,8 +20,8 @@ type wire struct {
 	base        uint64 // in [2^62, 2^63)
 	blockTokens int
 	specs       []spec
-	names       map[uint64]string     // of the published namespaces; the default one has none
-	told        []map[uint64]struct{} // blocks, per group
+	names       map[uint64]string  // of the published namespaces; the default one has none
+	told        map[place]struct{} // blocks that were told as stored
 }
 
 // spec is what a batch says about a group. Routers count on the blocks of full attention only.
@@ -36,14 +36,21 @@ var kinds = map[quire.GroupKind]string{
 	quire.Cross: "cross_attention",
 }
 
-const medium = "GPU" // vLLM's word for level 0, device memory
+// media are vLLM's words for the levels: device memory, and the host tier.
+var media = [...]string{"GPU", "CPU"}
+
+// place is where a group holds a block. A block that moves is in two places for a moment.
+type place struct {
+	block uint64
+	group uint32
+	level uint32
+}
 
 func newWire(groups []quire.Group, blockTokens int, arrays bool, base uint64) *wire {
 	w := &wire{arrays: arrays, base: base, blockTokens: blockTokens,
-		names: map[uint64]string{0: ""}}
+		names: map[uint64]string{0: ""}, told: map[place]struct{}{}}
 	for _, group := range groups {
 		w.specs = append(w.specs, spec{kinds[group.Kind], group.Window})
-		w.told = append(w.told, map[uint64]struct{}{})
 	}
 	return w
 }
@@ -52,6 +59,7 @@ func newWire(groups []quire.Group, blockTokens int, arrays bool, base uint64) *w
 type said struct {
 	kind   quire.EventKind
 	group  uint32
+	level  uint32
 	blocks []uint64
 	parent uint64
 	name   string
@@ -69,19 +77,16 @@ func (w *wire) say(events []quire.Event) []said {
 		}
 		switch event.Kind {
 		case quire.EventCleared:
-			for _, told := range w.told {
-				for block := range told {
-					delete(told, block)
-				}
-			}
+			w.told = map[place]struct{}{}
 			list = append(list, said{kind: event.Kind})
 		case quire.EventRemoved:
-			if _, told := w.told[event.Group][event.Block]; !told {
+			at := place{event.Block, event.Group, event.Level}
+			if _, told := w.told[at]; !told {
 				continue
 			}
-			delete(w.told[event.Group], event.Block)
-			if last == nil || last.kind != event.Kind || last.group != event.Group {
-				list = append(list, said{kind: event.Kind, group: event.Group})
+			delete(w.told, at)
+			if !last.continues(event) {
+				list = append(list, said{kind: event.Kind, group: event.Group, level: event.Level})
 				last = &list[len(list)-1]
 			}
 			last.blocks = append(last.blocks, event.Block)
@@ -89,11 +94,11 @@ func (w *wire) say(events []quire.Event) []said {
 			if !w.publishes(event) {
 				continue
 			}
-			w.told[event.Group][event.Block] = struct{}{}
+			w.told[place{event.Block, event.Group, event.Level}] = struct{}{}
 			name := w.names[event.Namespace]
-			if last == nil || last.kind != event.Kind || last.group != event.Group ||
-				last.name != name || last.blocks[len(last.blocks)-1] != event.Parent {
-				list = append(list, said{kind: event.Kind, group: event.Group,
+			if !last.continues(event) || last.name != name ||
+				last.blocks[len(last.blocks)-1] != event.Parent {
+				list = append(list, said{kind: event.Kind, group: event.Group, level: event.Level,
 					parent: event.Parent, name: name})
 				last = &list[len(list)-1]
 			}
@@ -104,20 +109,28 @@ func (w *wire) say(events []quire.Event) []said {
 	return list
 }
 
+// continues is true if the event may be told together with those before it.
+func (s *said) continues(event *quire.Event) bool {
+	return s != nil && s.kind == event.Kind && s.group == event.Group && s.level == event.Level
+}
+
 // publishes is true of a stored block that a router that goes by tokens and names may find.
 func (w *wire) publishes(event *quire.Event) bool {
 	if _, named := w.names[event.Namespace]; !named {
 		return false
 	}
-	if event.Keyed || event.Tokens == nil || event.Level != 0 {
+	if event.Keyed || event.Tokens == nil || int(event.Level) >= len(media) {
 		return false
 	}
 	if event.Parent == 0 {
 		return true
 	}
-	for _, told := range w.told {
-		if _, known := told[event.Parent]; known {
-			return true
+	for group := range w.specs {
+		for level := range media {
+			at := place{event.Parent, uint32(group), uint32(level)}
+			if _, known := w.told[at]; known {
+				return true
+			}
 		}
 	}
 	return false
@@ -144,7 +157,7 @@ func (w *wire) event(p *packer, e *said) {
 	case quire.EventRemoved:
 		w.open(p, "BlockRemoved", 3)
 		w.hashes(p, e.blocks)
-		w.field(p, "medium").text(medium)
+		w.field(p, "medium").text(media[e.level])
 		w.field(p, "group_idx").uint(uint64(e.group))
 	default:
 		s := w.specs[e.group]
@@ -168,7 +181,7 @@ func (w *wire) event(p *packer, e *said) {
 		}
 		w.field(p, "block_size").uint(uint64(w.blockTokens))
 		w.field(p, "lora_id").null()
-		w.field(p, "medium").text(medium)
+		w.field(p, "medium").text(media[e.level])
 		if w.field(p, "lora_name"); e.name == "" {
 			p.null()
 		} else {

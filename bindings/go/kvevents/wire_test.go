@@ -35,13 +35,13 @@ type goldenEvent struct {
 	Flags         uint32
 	Block, Parent uint64
 	NS            uint64
-	Group         uint32
+	Group, Level  uint32
 	Tokens        []uint32
 }
 
 func (e goldenEvent) event() quire.Event {
 	event := quire.Event{Kind: e.Kind, Block: e.Block, Parent: e.Parent, Namespace: e.NS,
-		Group: e.Group, Keyed: e.Flags&2 != 0}
+		Group: e.Group, Level: e.Level, Keyed: e.Flags&2 != 0}
 	if e.Flags&1 != 0 {
 		event.Tokens = e.Tokens
 	}

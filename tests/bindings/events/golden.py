@@ -29,20 +29,20 @@ TOKENS, KEYED = 1, 2
 vllm = Vllm().structs
 
 
-def event(kind, block=0, parent=0, ns=0, group=0, flags=TOKENS, tokens=()):
+def event(kind, block=0, parent=0, ns=0, group=0, level=0, flags=TOKENS, tokens=()):
     return {"kind": kind, "flags": flags if kind == STORED else 0, "block": block,
-            "parent": parent, "ns": ns, "group": group, "tokens": list(tokens)}
+            "parent": parent, "ns": ns, "group": group, "level": level, "tokens": list(tokens)}
 
 
-def stored(blocks, parent, tokens, spec, name=None):
+def stored(blocks, parent, tokens, spec, name=None, medium="GPU"):
     return vllm.BlockStored(
         block_hashes=[BASE + block for block in blocks],
         parent_block_hash=None if parent is None else BASE + parent, token_ids=tokens,
-        block_size=4, lora_id=None, medium="GPU", lora_name=name, **spec)
+        block_size=4, lora_id=None, medium=medium, lora_name=name, **spec)
 
 
-def removed(blocks, group):
-    return vllm.BlockRemoved(block_hashes=[BASE + block for block in blocks], medium="GPU",
+def removed(blocks, group, medium="GPU"):
+    return vllm.BlockRemoved(block_hashes=[BASE + block for block in blocks], medium=medium,
                              group_idx=group)
 
 
@@ -74,6 +74,18 @@ CASES = [
      [event(STORED, 100 + i, 99 + i if i else 0, tokens=LONG[4 * i:4 * i + 4])
       for i in range(20)] + [event(REMOVED, 119 - i) for i in range(20)],
      [stored(range(100, 120), None, LONG, FULL), removed(range(119, 99, -1), 0)]),
+    ("a block that moves is in both media for a moment, and levels do not mix",
+     [event(STORED, 12, tokens=[1, 2, 3, 4]), event(STORED, 13, 12, level=1, tokens=[5, 6, 7, 8]),
+      event(STORED, 12, level=1, tokens=[1, 2, 3, 4]), event(REMOVED, 12),
+      event(REMOVED, 13, level=1), event(REMOVED, 12, level=1), event(REMOVED, 12)],
+     [stored([12], None, [1, 2, 3, 4], FULL),
+      stored([13], 12, [5, 6, 7, 8], FULL, medium="CPU"),
+      stored([12], None, [1, 2, 3, 4], FULL, medium="CPU"), removed([12], 0),
+      removed([13, 12], 0, medium="CPU")]),
+    ("a level that no release of vLLM has a word for is left out",
+     [event(STORED, 14, level=9, tokens=[1, 2, 3, 4]), event(REMOVED, 14, level=9),
+      event(STORED, 15, tokens=[1, 2, 3, 4])],
+     [stored([15], None, [1, 2, 3, 4], FULL)]),
 ]
 
 

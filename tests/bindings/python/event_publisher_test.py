@@ -27,7 +27,7 @@ def read(events, block_tokens):
     """Events of golden.json as Cache.events returns them."""
     rows, tokens = np.zeros(len(events), quire.EVENT), []
     for row, event in zip(rows, events):
-        for field in ("kind", "flags", "block", "parent", "ns", "group"):
+        for field in ("kind", "flags", "block", "parent", "ns", "group", "level"):
             row[field] = event[field]
         if event["kind"] == quire.EventKind.STORED:
             row["token_count"], row["token_offset"] = block_tokens, len(tokens)
