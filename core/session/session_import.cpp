@@ -16,13 +16,21 @@ Status SessionImport::check_identity(const SessionIdentity &as) const {
     return Status{};
 }
 
+// Cached blocks give way, but not if that would not be enough.
 bool SessionImport::make_room() {
+    uint32_t needed[kMaxGroups] = {};
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         const SessionGroup &group = head_.group(g);
         const BlockPool *host = books_.journal.host_pool(g);
-        uint32_t needed = books_.geometry.groups[g].held_entries(group.length, group.null_front);
-        if (needed != 0 && host != nullptr) books_.journal.make_idle_host(g, needed);
-        if (needed > (host != nullptr ? host->idle_count() : 0)) return false;
+        needed[g] = books_.geometry.groups[g].held_entries(group.length, group.null_front);
+        uint64_t room = 0;
+        if (host != nullptr) room = uint64_t{host->idle_count()} + host->cached_count();
+        if (needed[g] > room) return false;
+    }
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        if (needed[g] == 0) continue;
+        books_.journal.make_idle_host(g, needed[g]);
+        if (needed[g] > books_.journal.host_pool(g)->idle_count()) return false;
     }
     return true;
 }

@@ -25,7 +25,7 @@ FOLDER = planted.ROOT / "build" / "mutation"
 BUILD = FOLDER / "build" / "release"
 # The tests that run, the quickest first; a stage in which one fails ends the mutant.
 STAGES = (
-    ("unit_0", "unit_1", "regress", "abi"),
+    ("unit_0", "unit_1", "regress", "abi", "tiers"),
     ("model", "sim", "what the simulator found", "threads", "steady_state",
      "steady_state_followed"),
     ("device_0", "device_1", "golden", "dump", "serving samples swap", "serving samples recompute",
