@@ -31,8 +31,12 @@ Status Move::plan_target(const MigrateTarget &target, const RankRules &rules, Mi
     if (given.host_bytes == 0 && given.host_blocks == 0 && host_blocks != 0) {
         desc.host_blocks = host_blocks - 1;
     }
-    return m->shards.divide(desc, target.shards, given.shard_count, books_.places.data(),
-                            &m->geometry);
+    QUIRE_TRY(m->shards.divide(desc, target.shards, given.shard_count, books_.places.data(),
+                               &m->geometry));
+    if (!books_.journal.keeps_on_host() || m->geometry.groups[0].host_blocks != 0) return Status{};
+    return fail(QUIRE_E_ARG,
+                "the target would have no host tier, which QUIRE_CACHE_HOST_PREFIXES needs: give "
+                "host_bytes for one block or more");
 }
 
 Status Move::check_movable(const quire_migrate_desc &desc) const {

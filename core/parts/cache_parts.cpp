@@ -126,6 +126,10 @@ Status CacheParts::create(const quire_cache_desc &desc, const quire_group_desc *
         return fail(QUIRE_E_UNSUPPORTED,
                     "flags: QUIRE_CACHE_HOST_PREFIXES needs a group with full attention");
     }
+    if (keeps_on_host && books.geometry.groups[0].host_blocks == 0) {
+        return fail(QUIRE_E_ARG,
+                    "flags: QUIRE_CACHE_HOST_PREFIXES, but host_bytes has no room for a block");
+    }
     QUIRE_TRY(books.journal.create(books.geometry,
                                    {.max_sequences = max_sequences,
                                     .seed = seeds.hash,

@@ -322,6 +322,38 @@ TEST(HostPrefix, what_cannot_be_is_refused) {
             QUIRE_E_UNSUPPORTED, "full attention");
 }
 
+// One byte of host memory has no room for a block.
+TEST(HostPrefix, cache_with_memory_needs_host_memory_for_a_block) {
+    CpuCache cpu({.blocks = 4});
+    auto group = group_of(QUIRE_GROUP_FULL);
+    auto shard = described<quire_shard_desc>();
+    shard.device = cpu.device;
+    auto desc = described<quire_cache_desc>();
+    desc.groups = &group;
+    desc.group_count = 1;
+    desc.group_stride = sizeof group;
+    desc.shards = &shard;
+    desc.shard_count = 1;
+    desc.shard_stride = sizeof shard;
+    desc.flags = QUIRE_CACHE_HOST_PREFIXES;
+    desc.blocks = 4;
+    desc.host_bytes = 1;
+    quire_cache *cache = nullptr;
+    EXPECT_EQ(cpu.api.cache_create(cpu.instance, &desc, &cache, &cpu.error), QUIRE_E_ARG);
+    desc.host_bytes = 1 << 20;
+    cpu.must(cpu.api.cache_create(cpu.instance, &desc, &cache, &cpu.error));
+    auto target = described<quire_migrate_desc>();
+    target.shards = &shard;
+    target.shard_count = 1;
+    target.shard_stride = sizeof shard;
+    target.host_bytes = 1;
+    auto info = described<quire_migrate_info>();
+    EXPECT_EQ(cpu.api.cache_migrate(cache, &target, &info, &cpu.error), QUIRE_E_ARG);
+    EXPECT_NE(std::string(cpu.error.message).find("host tier"), std::string::npos)
+        << cpu.error.message;
+    cpu.must(cpu.api.cache_destroy(cache, &cpu.error));
+}
+
 // The smallest tier: one block, which stays free.
 TEST(HostPrefix, tier_of_one_block_keeps_nothing_and_swaps) {
     HostBooks books({.blocks = 2, .host_blocks = 1});
