@@ -116,7 +116,7 @@ QUIRE_DEVICE inline float copysignf(float x, float sign) { return __builtin_copy
 //                        its later ones
 //   atomic_max(), atomic_swap_if(), atomic_min()
 //                        atomic within a device, a device, a block; two return the previous value
-//   system_swap_if()     atomic for the host too
+//   swap_raised()        for system_atomic_max() alone; on AMD GPUs atomic for the host too
 #if defined(__HIP__)
 QUIRE_DEVICE inline uint32_t thread_index() { return __builtin_amdgcn_workitem_id_x(); }
 QUIRE_DEVICE inline uint64_t group_index() {
@@ -139,7 +139,7 @@ QUIRE_DEVICE inline uint32_t atomic_swap_if(uint64_t address, uint32_t is, uint3
                                          __HIP_MEMORY_SCOPE_AGENT);
     return is;
 }
-QUIRE_DEVICE inline uint64_t system_swap_if(uint64_t address, uint64_t is, uint64_t value) {
+QUIRE_DEVICE inline uint64_t swap_raised(uint64_t address, uint64_t is, uint64_t value) {
     __hip_atomic_compare_exchange_strong(global_pointer<uint64_t>(address), &is, value,
                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED,
                                          __HIP_MEMORY_SCOPE_SYSTEM);
@@ -162,10 +162,9 @@ QUIRE_DEVICE inline uint32_t atomic_max(uint64_t address, uint32_t value) {
 QUIRE_DEVICE inline uint32_t atomic_swap_if(uint64_t address, uint32_t is, uint32_t value) {
     return atomicCAS(reinterpret_cast<unsigned int *>(address), is, value);
 }
-QUIRE_DEVICE inline uint64_t system_swap_if(uint64_t address, uint64_t is, uint64_t value) {
-    return atomicCAS_system(reinterpret_cast<unsigned long long *>(address),
-                            static_cast<unsigned long long>(is),
-                            static_cast<unsigned long long>(value));
+QUIRE_DEVICE inline uint64_t swap_raised(uint64_t address, uint64_t is, uint64_t value) {
+    return atomicCAS(reinterpret_cast<unsigned long long *>(address),
+                     static_cast<unsigned long long>(is), static_cast<unsigned long long>(value));
 }
 template <uint32_t count>
 QUIRE_DEVICE inline void atomic_min(SharedArray<int32_t, count> &array, uint32_t index,
@@ -174,11 +173,13 @@ QUIRE_DEVICE inline void atomic_min(SharedArray<int32_t, count> &array, uint32_t
 }
 #endif
 
-// Also works in host memory, where the bus may have no atomic maximum but has compare-and-swap.
+// Raises a word that only kernels of this device write, also in host memory, where the bus may have
+// no atomic maximum but has compare-and-swap. On NVIDIA GPUs that is atomic within the device: one
+// that is atomic for the host too is not allowed where the bus has no atomic operations at all.
 QUIRE_DEVICE inline void system_atomic_max(uint64_t address, uint64_t value) {
     uint64_t before = load<uint64_t>(address);
     while (before < value) {
-        uint64_t found = system_swap_if(address, before, value);
+        uint64_t found = swap_raised(address, before, value);
         if (found == before) return;
         before = found;
     }
