@@ -77,6 +77,7 @@ void Runner::print_line(const CaseResult &result) const {
     if (!options_.has_lines) return;
     nlohmann::ordered_json line = {
         {"case", result.name}, {"outcome", word_of(result.outcome)}, {"seconds", result.seconds}};
+    if (result.outcome == Outcome::failed) line["text"] = result.text;
     for (const auto &[name, figure] : result.figures.items()) line[name] = figure;
     std::fprintf(stderr, "%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }
