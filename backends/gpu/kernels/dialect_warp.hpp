@@ -10,7 +10,8 @@
 //   exp2_of()                2^x, within 2 ulp; 0 below 2^-126 (PTX ISA, ex2.approx.ftz.f32)
 //   warp_barrier()           orders the accesses of a warp's lanes to shared memory
 //   shuffle_from()           the value given by this lane of the warp
-//   device_fence()           the device sees this thread's earlier writes before its later ones
+//   device_fence()           what this thread wrote, or saw before a barrier, is seen by the device
+//                            before what it writes later; so it sees what others fenced
 //   take_ticket()            adds 1 to a word and returns what it was; atomic within a device
 //   copy_unit_async()        copies 16 bytes into shared memory, or zeros if `is_seen` is false,
 //                            when nothing is read; end_copies() ends a group of copies
@@ -73,7 +74,8 @@ QUIRE_DEVICE inline void warp_barrier() { __syncwarp(); }
 QUIRE_DEVICE inline uint64_t shuffle_from(uint64_t value, uint32_t lane) {
     return __shfl_sync(0xFFFFFFFFu, value, static_cast<int>(lane));
 }
-QUIRE_DEVICE inline void device_fence() { __threadfence(); }
+// Not __threadfence(), which orders more, and waits longer for it.
+QUIRE_DEVICE inline void device_fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 QUIRE_DEVICE inline uint32_t take_ticket(uint64_t address) {
     return atomicAdd(reinterpret_cast<unsigned int *>(address), 1u);
 }

@@ -193,20 +193,23 @@ QUIRE_DEVICE inline void store_chunk(const AttendCall &call, DecodeShared<Shape>
     }
 }
 
-// True, for all threads, if all other blocks of the unit have stored their states.
+// True, for all threads, if all other blocks of the unit have stored their states. One thread's
+// fences serve all: a fence covers what its thread knows by a barrier, and takes long.
 template <typename Shape>
 QUIRE_DEVICE inline bool is_last_of_unit(const AttendCall &call, DecodeShared<Shape> &shared,
                                          const Unit &unit, int32_t chunk_count) {
-    device_fence();
     barrier();
     if (thread_index() == 0) {
         uint64_t ticket = ticket_of(call, unit.first_token, unit.kv_head);
+        device_fence();
         bool is_last = take_ticket(ticket) + 2 == static_cast<uint32_t>(chunk_count);
-        if (is_last) store<uint32_t>(ticket, kFirstTicket);
+        if (is_last) {
+            device_fence();
+            store<uint32_t>(ticket, kFirstTicket);
+        }
         shared.flag[0] = is_last ? 1u : 0u;
     }
     barrier();
-    device_fence();
     return shared.flag[0] != 0;
 }
 
