@@ -47,9 +47,20 @@ struct UnitReach {
     Reach of_all;
 };
 
+// What sight_of() says of a token without a mask that does not see later ones; no call of these
+// kernels has others, and their loads and branches would be in each block's way to its first copy.
+QUIRE_DEVICE inline Reach reach_of_token(const AttendCall &call, const Row &row, int32_t token) {
+    int32_t position = row.key_count - row.end_token + token;
+    Reach reach;
+    reach.begin = oldest_position(call, position);
+    reach.end = smaller(larger(position, -1), row.key_count - 1) + 1;
+    reach.sink_end = smaller(call.sink_tokens, reach.end);
+    return reach;
+}
+
 QUIRE_DEVICE inline UnitReach reach_of(const AttendCall &call, const Unit &unit) {
-    Sight first = sight_of(call, unit.row, unit.first_token);
-    Sight last = sight_of(call, unit.row, token_of_query(call, unit, unit.count - 1));
+    Reach first = reach_of_token(call, unit.row, unit.first_token);
+    Reach last = reach_of_token(call, unit.row, token_of_query(call, unit, unit.count - 1));
     return {{last.sink_end, first.begin, last.end}, {first.sink_end, last.begin, first.end}};
 }
 
@@ -63,8 +74,7 @@ QUIRE_DEVICE inline uint32_t places_of(const Reach &reach, int32_t page) {
 }
 // The keys that query m sees.
 QUIRE_DEVICE inline Reach reach_of(const AttendCall &call, const Unit &unit, uint32_t m) {
-    Sight sight = sight_of(call, unit.row, token_of_query(call, unit, m));
-    return {sight.sink_end, sight.begin, sight.end};
+    return reach_of_token(call, unit.row, token_of_query(call, unit, m));
 }
 
 // A warp's pages of a chunk: bit i stands for page warp + 4 i.

@@ -27,11 +27,6 @@ struct Queries {
     uint32_t exponents[2];  // of each row's largest element, biased; beside 16-bit K unused
 };
 
-QUIRE_DEVICE inline uint32_t load_pair(uint64_t from, bool is_aligned) {
-    if (is_aligned) return load<uint32_t>(from);
-    return load<uint16_t>(from) | uint32_t{load<uint16_t>(from + 2)} << 16;
-}
-
 // The calibrated scale of a head's K or V; 1 without one.
 QUIRE_DEVICE inline float static_scale_of(const AttendCall &call, const Unit &unit, bool is_v) {
     if (!has(call, is_v ? kStaticVScale : kStaticKScale)) return 1.0f;
@@ -48,6 +43,22 @@ QUIRE_DEVICE inline float scale_of_products(const AttendCall &call, const Unit &
 // Pairs of a row as they lie: elements 2 t and the next of each eight beside 16-bit K, and 4 t to
 // 4 t + 3 of each sixteen beside codes.
 template <typename Shape>
+QUIRE_DEVICE inline void load_pairs(uint64_t from, bool is_aligned,
+                                    uint32_t (&pairs)[2 * Shape::kSixteens]) {
+    constexpr uint32_t kStep = Shape::kHasCodes ? 4 : 16;
+    QUIRE_UNROLL
+    for (uint32_t i = 0; i < 2 * Shape::kSixteens; ++i) {
+        uint64_t at = from + i / 2 * 32 + i % 2 * kStep;
+        if (is_aligned) {
+            pairs[i] = load<uint32_t>(at);
+        } else {
+            pairs[i] = load<uint16_t>(at) | uint32_t{load<uint16_t>(at + 2)} << 16;
+        }
+    }
+}
+
+// All loads of a row are on their way together, so lanes without a query load the first one.
+template <typename Shape>
 QUIRE_DEVICE inline void load_queries(const AttendCall &call, const Unit &unit,
                                       Queries<Shape> &queries) {
     constexpr uint32_t kBytesOfLane = Shape::kHasCodes ? 8 : 4;
@@ -56,14 +67,22 @@ QUIRE_DEVICE inline void load_queries(const AttendCall &call, const Unit &unit,
     QUIRE_UNROLL
     for (uint32_t row = 0; row < 2; ++row) {
         uint32_t m = lane_index() / 4 + 8 * row;
+        bool is_query = m < unit.count;
+        if (!is_query) m = 0;
         int64_t first = int64_t{token_of_query(call, unit, m)} * call.q_stride +
                         int64_t{head_of_query(call, unit, m)} * Shape::kDim;
         uint64_t from = call.q + static_cast<uint64_t>(first) * 2 + lane_index() % 4 * kBytesOfLane;
+        uint32_t pairs[2 * Shape::kSixteens] = {};
+        if (8 * row < unit.count) {
+            if (is_aligned) {
+                load_pairs<Shape>(from, true, pairs);
+            } else {
+                load_pairs<Shape>(from, false, pairs);
+            }
+        }
         QUIRE_UNROLL
         for (uint32_t i = 0; i < 2 * Shape::kSixteens; ++i) {
-            uint32_t at = i / 2 * 32 + i % 2 * (Shape::kHasCodes ? 4 : 16);
-            uint32_t pair = m < unit.count ? load_pair(from + at, is_aligned) ^ signs : 0u;
-            queries.v[i / 2][row + i % 2 * 2] = pair;
+            queries.v[i / 2][row + i % 2 * 2] = is_query ? pairs[i] ^ signs : 0u;
         }
     }
 }
