@@ -124,7 +124,14 @@ Snapshot World::snapshot() {
     SIM_STAT(blocks_held);
     SIM_STAT(nodes);
     SIM_STAT(migrations);
+    SIM_STAT(blocks_demoted);
+    SIM_STAT(blocks_promoted);
+    SIM_STAT(host_blocks_cached);
 #undef SIM_STAT
+    if (shares_host()) {
+        words.push_back({"what can be found", 0, findable()});
+        probe_all(words);
+    }
     return words;
 }
 
@@ -158,6 +165,8 @@ void World::check_sums(const quire_cache_stats &s) {
     same("copies_on_write", s.copies_on_write, sums_.copies_on_write);
     same("blocks_swapped_out", s.blocks_swapped_out, sums_.swapped_out);
     same("blocks_swapped_in", s.blocks_swapped_in, sums_.swapped_in);
+    same("blocks_demoted", s.blocks_demoted, sums_.demoted);
+    same("blocks_promoted", s.blocks_promoted, sums_.promoted);
     same("preemptions_swap", s.preemptions_swap, sums_.swaps);
     same("preemptions_recompute", s.preemptions_recompute, sums_.recomputes);
 }
@@ -193,10 +202,14 @@ void World::check_stats() {
         fail("stats-sum", "more prefix hits than queries");
     check_sums(s);
     tally_->evictions = std::max(tally_->evictions, s.evictions);
+    tally_->host_cached_most = std::max(tally_->host_cached_most, s.host_blocks_cached);
+    if (!shares_host() && s.blocks_demoted + s.blocks_promoted + s.host_blocks_cached != 0)
+        fail("stats-host", "blocks were demoted in a cache whose evicted blocks are lost");
 }
 
 void World::audit() {
     check_stats();
+    check_levels();
     std::vector<std::vector<uint8_t>> named(blocks_.size());
     std::vector<std::vector<uint8_t>> host_named(blocks_.size());
     for (size_t g = 0; g < blocks_.size(); ++g) {

@@ -194,6 +194,7 @@ void World::run_copies(Step &step) {
         }
     }
     follow_swaps(step, copies, count);
+    count_moves(step, copies);
 }
 
 // Where the blocks of its victims went: quire_step_blocks does not show that. A block of several

@@ -32,6 +32,7 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     if (Rng(mix(seed, 0xF100D)).percent(75)) set.set(Feature::flood, false);
     if (Rng(mix(seed, 0x305E)).percent(50)) set.set(Feature::move, false);
     if (!Rng(mix(seed, 0xC10C5)).percent(25)) set.set(Feature::clocks, false);
+    if (Rng(mix(seed, 0x405F1)).percent(50)) set.set(Feature::host_prefixes, false);
     // What is abandoned stays in memory until the process ends, 8 MB for each cache.
     if (!Rng(mix(seed, 0xABA0)).percent(kAbandonPercent)) set.set(Feature::abandon, false);
     return set;
@@ -54,6 +55,23 @@ GroupConfig draw_group(Rng &rng, const FeatureSet &features, uint32_t block_toke
     }
     group.blocks = rng.percent(70) ? rng.range(6, 24) : rng.range(6, 60);
     return group;
+}
+
+// Makes it a cache whose evicted blocks live on in the host tier: one with such a tier and a group
+// that sees all tokens, which neither leads nor follows. Drawn apart.
+void share_host(Config &config) {
+    Rng rng(mix(config.seed, 0x405F7));
+    config.flags &= ~static_cast<uint32_t>(QUIRE_CACHE_LOG | QUIRE_CACHE_NO_PREFIX);
+    config.flags |= QUIRE_CACHE_HOST_PREFIXES;
+    config.follower = 0;
+    if (config.host_blocks == 0 || rng.percent(60)) config.host_blocks = rng.range(2, 30);
+    if (!config.sees_all()) {
+        config.groups[0].kind = QUIRE_GROUP_FULL;
+        config.groups[0].window = config.groups[0].sink = 0;
+    }
+    // Short of blocks on the device, so that much is evicted and found again.
+    if (rng.percent(50))
+        for (GroupConfig &group : config.groups) group.blocks = rng.range(5, 14);
 }
 
 }  // namespace
@@ -157,6 +175,7 @@ Config draw_config(uint64_t seed, FeatureSet allowed) {
     config.vocabulary = rng.range(1, 4);
     config.documents = rng.range(1, 6);
     config.swap_rate = rng.percent(50) ? 0 : rng.range(1, 1000);
+    if (config.has(Feature::host_prefixes)) share_host(config);
     return config;
 }
 

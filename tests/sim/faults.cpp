@@ -165,6 +165,8 @@ void World::adopt_undone(const Sums &before, const std::vector<Namespace> &space
     either(sums_.copies_on_write, before.copies_on_write, s.copies_on_write);
     either(sums_.swapped_out, before.swapped_out, s.blocks_swapped_out);
     either(sums_.swapped_in, before.swapped_in, s.blocks_swapped_in);
+    either(sums_.demoted, before.demoted, s.blocks_demoted);
+    either(sums_.promoted, before.promoted, s.blocks_promoted);
     either(sums_.swaps, before.swaps, s.preemptions_swap);
     either(sums_.recomputes, before.recomputes, s.preemptions_recompute);
     if (s.steps == commits_ + 1) ++commits_;

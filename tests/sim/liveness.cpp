@@ -195,6 +195,7 @@ void World::check_all_free(const char *when) {
         {"cached blocks", s.blocks_cached},
         {"held blocks", s.blocks_held},
         {"host blocks in use", s.host_blocks_used},
+        {"cached host blocks", s.host_blocks_cached},
         {"blocks that the default namespace holds", space.blocks_held},
         {"unfinished steps", unfinished_steps()}};
     for (const auto &[what, count] : left)

@@ -58,6 +58,7 @@ bool World::reset() {
     expect(status, {QUIRE_OK}, "quire_cache_reset");
     ++epoch_;
     full_blocks_.clear();
+    full_pairs_.clear();
     nodes_most_ = 0;
     for (auto &seq : sequences) {
         // Nothing is said of sequences that have nothing computed: the library's answer stands.
@@ -72,9 +73,10 @@ bool World::reset() {
         quire_cache_stats s{};
         s.struct_size = sizeof s;
         expect(q_->cache_get_stats(cache_, &s, &error_), {QUIRE_OK}, "quire_cache_get_stats");
-        if (s.blocks_cached != 0)
-            fail("reset", "%llu blocks are findable after a reset",
-                 static_cast<unsigned long long>(s.blocks_cached));
+        if (s.blocks_cached + s.host_blocks_cached != 0)
+            fail("reset", "%llu blocks and %llu host blocks are findable after a reset",
+                 static_cast<unsigned long long>(s.blocks_cached),
+                 static_cast<unsigned long long>(s.host_blocks_cached));
     }
     return true;
 }

@@ -6,29 +6,12 @@
 // tokens. Which of these are (one of two with the same content, one that was not evicted or
 // forgotten) it asks of quire_cache_dump, for the headers leave that open (README.md, question 16).
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 
+#include "records.hpp"
 #include "world.hpp"
 
 namespace sim {
-namespace {
-
-constexpr uint64_t kFullBlock = 0xF011;  // where the hash of a block's contents begins
-
-// The number in a record's field; -1: null, or there is no such field.
-int64_t number_in(std::string_view record, std::string_view field) {
-    const std::string name = "\"" + std::string(field) + "\":";
-    const size_t at = record.find(name);
-    if (at == record.npos || record[at + name.size()] == 'n') return -1;
-    return std::strtoll(record.data() + at + name.size(), nullptr, 10);
-}
-
-bool has(std::string_view record, std::string_view text) {
-    return record.find(text) != record.npos;
-}
-
-}  // namespace
 
 // Full blocks of computed and named tokens are published, drafts only once they are accepted.
 void World::note_full_blocks(const Sequence &seq) {
@@ -36,22 +19,21 @@ void World::note_full_blocks(const Sequence &seq) {
         return;
     const uint32_t end = std::min({seq.computed, seq.known() - seq.drafts, seq.first_unknown()});
     uint64_t hash = kFullBlock;
+    uint64_t before = kFullBlock;
     for (uint32_t p = 0; p < end && seq.era[p] == epoch_; ++p) {
         hash = mix(hash, seq.content(p));
         if ((p + 1) % config.block_tokens != 0) continue;
         full_blocks_.insert(hash);
+        full_pairs_.insert(mix(before, hash));
+        before = hash;
         hash = kFullBlock;
     }
 }
 
 // True if the block holds what was published since the last reset, in a namespace that still lives.
 bool World::may_be_published(uint32_t group, int32_t block) const {
-    const Slot *slots = memory_.block(kDevice, group, block);
-    uint64_t hash = kFullBlock;
-    for (uint32_t place = 0; place < config.block_tokens; ++place)
-        hash = mix(hash, slots[place].content);
-    const uint32_t tenant = tenant_of(slots[0].content);
-    return full_blocks_.count(hash) != 0 &&
+    const uint32_t tenant = tenant_of(memory_.block(kDevice, group, block)[0].content);
+    return full_blocks_.count(block_hash(kDevice, group, block)) != 0 &&
            std::any_of(namespaces.begin(), namespaces.end(),
                        [tenant](const Namespace &ns) { return ns.tenant == tenant; });
 }
@@ -90,16 +72,14 @@ std::vector<std::vector<Held>> World::published_blocks() {
     if (q_->cache_dump == nullptr) return held;     // an older library
     std::set<int64_t> linked;                       // nodes that can be found
     std::vector<std::array<int64_t, 3>> published;  // group, block and node
-    for (std::string_view left = dump(); !left.empty();) {
-        const std::string_view record = left.substr(0, left.find('\n'));
-        left.remove_prefix(record.size() + 1);
+    each_record(dump(), [&](std::string_view record) {
         if (has(record, "\"record\":\"node\"") && has(record, "\"linked\":true"))
             linked.insert(number_in(record, "id"));
         if (has(record, "\"record\":\"block\"") && has(record, "\"tier\":\"device\"") &&
             number_in(record, "node") >= 0)
             published.push_back(
                 {number_in(record, "group"), number_in(record, "id"), number_in(record, "node")});
-    }
+    });
     const std::vector<std::vector<Held>> allowed = held;
     for (std::vector<Held> &group : held) std::fill(group.begin(), group.end(), Held::no);
     for (const auto &[group, id, node] : published) {

@@ -99,6 +99,7 @@ bool World::begin(const Op &op) {
     Snapshot before = look(might_fail || fault_armed() || config.has(Feature::abort));
     const uint64_t room_before = items.items.empty() || open ? 0 : room();
     if (!might_fail && !items.items.empty() && (strict || ops_ % 4 == 0)) probe_first(items);
+    if (!open) note_host_tables();
     note_tables();
     const uint64_t struck = strikes();
     const quire_status status = q_->step_begin(
@@ -226,6 +227,7 @@ bool World::preempt(const Op &op) {
     uint32_t freed = 0;
     const uint64_t room_before = room();
     const Snapshot before = look(true);
+    const bool must_fit = how == QUIRE_PREEMPT_SWAP && swap_must_fit(*seq);
     note_tables();
     const quire_status status =
         q_->step_preempt(cache_, open->handle, seq->handle, how, &freed, &error_);
@@ -245,6 +247,9 @@ bool World::preempt(const Op &op) {
     expect(status, {QUIRE_S_NO_BLOCKS, QUIRE_E_BUSY, QUIRE_E_ARG}, "quire_step_preempt");
     if (status == QUIRE_S_NO_BLOCKS && how == QUIRE_PREEMPT_RECOMPUTE)
         fail("preempt", "a recompute needs no host blocks, and yet they are short");
+    if (status == QUIRE_S_NO_BLOCKS && must_fit)
+        fail("swap-room", "the swap of sequence %u finds no room; the swapped ones leave it enough",
+             seq->id);
     if (status == QUIRE_E_BUSY && !seq->in_step && seq->drafts == 0 &&
         (how == QUIRE_PREEMPT_RECOMPUTE || committed.empty()))
         fail("preempt", "a preemption of sequence %u is busy: %s", seq->id, error_.message);

@@ -29,7 +29,9 @@ namespace sim {
     T(migrations_failed) T(refusals_passed_on) T(live_seeds) T(live_steps) T(live_waits) \
     T(live_too_large) T(reads_refused) T(devices_lost) T(queues_hung) T(abandons) \
     T(queues_abandoned) T(steps_beside_abandoned) T(clock_reads) T(moves) T(moves_made) \
-    T(moves_resharded) T(moves_timed_out) T(quotas_judged) T(pools_judged) T(probes_again)
+    T(moves_resharded) T(moves_timed_out) T(quotas_judged) T(pools_judged) T(probes_again) \
+    T(host_seeds) T(blocks_demoted) T(blocks_promoted) T(host_cached_most) \
+    T(levels_checked) T(published_judged) T(swaps_must_fit) T(swaps_squeezed)
 // clang-format on
 
 struct Tally {

@@ -25,6 +25,13 @@ void World::trace(const Op &op) {
     quire_cache_stats s{};
     s.struct_size = sizeof s;
     q_->cache_get_stats(cache_, &s, &error_);
+    if ((config.flags & QUIRE_CACHE_HOST_PREFIXES) != 0)
+        printf("    host: used %llu cached %llu; demoted %llu promoted %llu evictions %llu\n",
+               static_cast<unsigned long long>(s.host_blocks_used),
+               static_cast<unsigned long long>(s.host_blocks_cached),
+               static_cast<unsigned long long>(s.blocks_demoted),
+               static_cast<unsigned long long>(s.blocks_promoted),
+               static_cast<unsigned long long>(s.evictions));
     printf("    free %llu cached %llu held %llu nodes %llu hits %llu of %llu; unfinished:",
            static_cast<unsigned long long>(s.blocks_free),
            static_cast<unsigned long long>(s.blocks_cached),

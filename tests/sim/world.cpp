@@ -68,6 +68,10 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
     memory_.reset(config.block_tokens, device_blocks(), host_blocks());
     memory_.distrust_copies(config.has(Feature::failed_copies));
     namespaces.push_back({});
+    if (shares_host()) {
+        ++tally_->host_seeds;
+        check_host_refusals(desc);
+    }
     if (config.follower) follower_ = std::make_unique<Follower>(*this, desc);
 }
 
@@ -111,6 +115,7 @@ void World::close() {
     }
     for (Batch &batch : batches)
         expect(q_->batch_destroy(batch.batch, &error_), {QUIRE_OK}, "batch_destroy at the end");
+    count_levels();
     expect(q_->cache_destroy(cache_, &error_), {QUIRE_OK}, "cache_destroy at the end");
     cache_ = nullptr;
     close_shards(shards_);

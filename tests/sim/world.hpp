@@ -87,6 +87,8 @@ struct Sums {
     uint64_t copies_on_write = 0;
     uint64_t swapped_out = 0;
     uint64_t swapped_in = 0;
+    uint64_t demoted = 0;
+    uint64_t promoted = 0;
     uint64_t swaps = 0;
     uint64_t recomputes = 0;
 };
@@ -101,6 +103,7 @@ struct Shard {
     std::vector<std::shared_ptr<Kernel>> kernels;  // of the step being committed
 };
 constexpr size_t kNoKernel = ~size_t{0};
+constexpr uint64_t kFullBlock = 0xF011;  // where the hash of a block's contents begins
 
 struct Batch {
     quire_batch *batch = nullptr;
@@ -250,6 +253,31 @@ class World {
     Zeros zeros_cost() const;
     void take_loss(Sequence &seq, const Loss &loss);
     void take_lost_lookahead(Sequence &seq, const Loss &loss, const quire_seq_info &got);
+    // host_prefixes.cpp
+    struct Node {
+        int64_t id = 0;
+        int64_t parent = -1;
+        int64_t generation = 0;
+        int64_t parent_generation = 0;
+        uint64_t hash = 0;
+        std::vector<int64_t> blocks;  // of each group; 0: none
+    };
+    bool shares_host() const;
+    uint32_t host_usable(uint32_t group) const;
+    std::vector<Node> linked_nodes();
+    uint64_t findable();
+    uint64_t block_hash(Tier tier, uint32_t group, int32_t block) const;
+    uint64_t check_node(const Node &node);
+    void count_published(const std::vector<Node> &nodes, const quire_cache_stats &s);
+    void check_levels();
+    void probe_all(Snapshot &words);
+    void count_levels();
+    void note_host_tables();
+    using HostTables = std::set<std::pair<uint32_t, int32_t>>;  // groups and ids
+    HostTables swapped_tables();
+    void count_moves(const Step &step, const std::vector<quire_block_copy> &copies);
+    bool swap_must_fit(const Sequence &seq);
+    void check_host_refusals(const quire_cache_desc &good);
     // published.cpp
     void note_full_blocks(const Sequence &seq);
     bool may_be_published(uint32_t group, int32_t block) const;
@@ -396,6 +424,16 @@ class World {
     Sums sums_;
     // Which sequence alone ever computed or found a first block of this content; 0: several.
     std::map<Content, uint32_t> first_blocks_;
+    // How many blocks were published when this many were evicted and this many calls could forget.
+    struct Published {
+        uint64_t blocks = 0;
+        uint64_t evictions = 0;
+        uint64_t forgets = 0;
+    };
+    Published published_;
+    std::vector<std::vector<uint8_t>> named_[2];  // of each tier and group: its block is taken
+    HostTables host_tables_;          // of swapped sequences before the open step's calls
+    std::set<uint64_t> full_pairs_;   // of hashes of two such blocks, one after the other
     std::set<uint64_t> full_blocks_;  // hashes of what may be published since the last reset
     std::vector<char> dump_;          // room for one
     uint64_t nodes_most_ = 0;         // that the prefix tree can have since the last reset

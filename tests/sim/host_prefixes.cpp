@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// host_prefixes: QUIRE_CACHE_HOST_PREFIXES. A cached block that is evicted from the device lives on
+// in the host tier, and a hit there brings it back.
+//
+// Copies are executed as those of swaps are, so a row that reads what was found is checked as ever.
+// What no row reads is checked here: every published block, by quire_cache_dump, must hold a full
+// block of computed and named tokens, on whichever level it lies, and follow what its parent holds.
+#include <algorithm>
+#include <utility>
+
+#include "records.hpp"
+#include "world.hpp"
+
+namespace sim {
+namespace {
+
+constexpr int64_t kHostBit = 1ll << 31;  // of a node's block that lies in the host tier
+
+std::vector<int64_t> blocks_in(std::string_view record) {
+    std::vector<int64_t> ids;
+    const std::string_view name = "\"blocks\":[";
+    size_t at = record.find(name);
+    if (at == record.npos) return ids;
+    for (at += name.size(); record[at] != ']'; at += record[at] == ',') {
+        char *end = nullptr;
+        ids.push_back(std::strtoll(record.data() + at, &end, 10));
+        at = static_cast<size_t>(end - record.data());
+    }
+    return ids;
+}
+
+// The hash of a node's place in the tree, as text.
+uint64_t hash_in(std::string_view record) {
+    const std::string_view name = "\"hash\":\"0x";
+    const size_t at = record.find(name);
+    return at == record.npos ? 0 : std::strtoull(record.data() + at + name.size(), nullptr, 16);
+}
+
+}  // namespace
+
+bool World::shares_host() const {
+    return (config.flags & QUIRE_CACHE_HOST_PREFIXES) != 0 && q_->cache_dump != nullptr;
+}
+
+uint32_t World::host_usable(uint32_t group) const {
+    if (!on_device()) return host_blocks_;
+    uint32_t most = 0;
+    for (const Shard &shard : shards_)
+        if (shard.pools[group].host_blocks != 0) most = shard.pools[group].host_blocks - 1;
+    return most;
+}
+
+std::vector<World::Node> World::linked_nodes() {
+    std::vector<Node> nodes;
+    each_record(dump(), [&](std::string_view record) {
+        if (!has(record, "\"record\":\"node\"") || !has(record, "\"linked\":true")) return;
+        Node node;
+        node.id = number_in(record, "id");
+        node.parent = number_in(record, "parent");
+        node.generation = number_in(record, "generation");
+        node.parent_generation = number_in(record, "parent_generation");
+        node.hash = hash_in(record);
+        node.blocks = blocks_in(record);
+        nodes.push_back(std::move(node));
+    });
+    return nodes;
+}
+
+// What can be found, and on which level it lies, as one number.
+uint64_t World::findable() {
+    uint64_t sum = 0;
+    for (const Node &node : linked_nodes()) {
+        uint64_t levels = 0;
+        for (const int64_t id : node.blocks)
+            levels = levels * 3 + (id == 0 ? 0u : (id & kHostBit) != 0 ? 2u : 1u);
+        sum += mix(node.hash, levels);
+    }
+    return sum;
+}
+
+uint64_t World::block_hash(Tier tier, uint32_t group, int32_t block) const {
+    const Slot *slots = memory_.block(tier, group, block);
+    uint64_t hash = kFullBlock;
+    for (uint32_t place = 0; place < config.block_tokens; ++place)
+        hash = mix(hash, slots[place].content);
+    return hash;
+}
+
+// The hash of what the node's blocks hold, the same in all groups; 0: it has none.
+uint64_t World::check_node(const Node &node) {
+    uint64_t hash = 0;
+    for (uint32_t g = 0; g < node.blocks.size(); ++g) {
+        if (node.blocks[g] == 0) continue;
+        const Tier tier = (node.blocks[g] & kHostBit) != 0 ? kHost : kDevice;
+        const auto id = static_cast<int32_t>(node.blocks[g] & ~kHostBit);
+        const char *where = tier == kHost ? "host block" : "block";
+        const uint64_t own = block_hash(tier, g, id);
+        if (id == 0 || full_blocks_.count(own) == 0)
+            fail("level-content",
+                 "%s %d of group %u is published (node %lld), and is no full block of computed and "
+                 "named tokens: place 0 holds %s",
+                 where, id, g, static_cast<long long>(node.id),
+                 Memory::describe(memory_.block(tier, g, id)[0]).c_str());
+        if (hash != 0 && own != hash)
+            fail("level-content", "node %lld has other content in group %u than before it",
+                 static_cast<long long>(node.id), g);
+        hash = own;
+        if (std::exchange(named_[tier][g][static_cast<size_t>(id)], 1) != 0)
+            fail("level-twice", "%s %d of group %u is published twice, or of a swapped sequence",
+                 where, id, g);
+    }
+    return hash;
+}
+
+// Nothing else but eviction takes published blocks away, where no call could forget any.
+void World::count_published(const std::vector<Node> &nodes, const quire_cache_stats &s) {
+    uint64_t on_host = 0;
+    uint64_t published = 0;
+    for (const Node &node : nodes)
+        for (const int64_t id : node.blocks) {
+            published += id != 0;
+            on_host += (id & kHostBit) != 0;
+        }
+    if (on_host != s.host_blocks_cached)
+        fail("stats-host", "host_blocks_cached is %llu; nodes name %llu blocks of the host tier",
+             static_cast<unsigned long long>(s.host_blocks_cached),
+             static_cast<unsigned long long>(on_host));
+    const uint64_t lost = s.evictions - published_.evictions;
+    if (published_.forgets == forgets_ && config.groups.size() == 1) {
+        ++tally_->published_judged;
+        if (published + lost < published_.blocks)
+            fail("published-lost",
+                 "%llu blocks were published and %llu are; %llu were evicted, and none forgotten",
+                 static_cast<unsigned long long>(published_.blocks),
+                 static_cast<unsigned long long>(published), static_cast<unsigned long long>(lost));
+    }
+    published_ = {published, s.evictions, forgets_};
+}
+
+// Every published block, and the counts of the host tier. Only between steps, for the open step's
+// copies have not run.
+void World::check_levels() {
+    if (!shares_host() || open) return;
+    quire_cache_stats s{};
+    s.struct_size = sizeof s;
+    expect(q_->cache_get_stats(cache_, &s, &error_), {QUIRE_OK}, "quire_cache_get_stats");
+    for (auto &tier : named_) tier.assign(blocks_.size(), {});
+    uint64_t usable = 0;
+    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+        named_[kDevice][g].assign(blocks_[g], 0);
+        named_[kHost][g].assign(host_blocks_ + 1, 0);
+        usable += host_usable(g);
+    }
+    const HostTables held = swapped_tables();
+    for (const auto &[g, id] : held) named_[kHost].at(g).at(static_cast<size_t>(id)) = 1;
+    const uint64_t used = held.size();
+    if (s.host_blocks_used != used)
+        fail("stats-host", "host_blocks_used is %llu; swapped sequences name %llu blocks",
+             static_cast<unsigned long long>(s.host_blocks_used),
+             static_cast<unsigned long long>(used));
+    if (s.host_blocks_used + s.host_blocks_cached > usable)
+        fail("stats-host", "%llu host blocks are used and %llu cached; there are %llu",
+             static_cast<unsigned long long>(s.host_blocks_used),
+             static_cast<unsigned long long>(s.host_blocks_cached),
+             static_cast<unsigned long long>(usable));
+    const std::vector<Node> nodes = linked_nodes();
+    std::map<std::pair<int64_t, int64_t>, uint64_t> contents;  // of each node and generation
+    for (const Node &node : nodes) contents[{node.id, node.generation}] = check_node(node);
+    for (const Node &node : nodes) {
+        const uint64_t own = contents[{node.id, node.generation}];
+        const auto parent = contents.find({node.parent, node.parent_generation});
+        const uint64_t before = node.parent < 0            ? kFullBlock
+                                : parent == contents.end() ? 0
+                                                           : parent->second;
+        if (own != 0 && before != 0 && full_pairs_.count(mix(before, own)) == 0)
+            fail("level-parent", "node %lld does not follow what its parent, %lld, holds",
+                 static_cast<long long>(node.id), static_cast<long long>(node.parent));
+    }
+    count_published(nodes, s);
+    ++tally_->levels_checked;
+}
+
+// What each sequence without computed tokens would find.
+void World::probe_all(Snapshot &words) {
+    for (const auto &seq : sequences) {
+        if (seq->computed != 0 || seq->in_step || seq->known() >= config.max_tokens) continue;
+        std::vector<uint32_t> tokens;
+        for (uint32_t p = seq->known(); p < config.max_tokens; ++p)
+            tokens.push_back(document_token(seq->doc, p));
+        uint32_t hits = 0;
+        expect(q_->prefix_probe(cache_, seq->handle, tokens.data(),
+                                static_cast<uint32_t>(tokens.size()), &hits, &error_),
+               {QUIRE_OK}, "quire_prefix_probe");
+        words.push_back({"hits of sequence", seq->id, hits});
+    }
+}
+
+// For the table of what was reached.
+void World::count_levels() {
+    quire_cache_stats s{};
+    s.struct_size = sizeof s;
+    expect(q_->cache_get_stats(cache_, &s, &error_), {QUIRE_OK}, "quire_cache_get_stats");
+    tally_->blocks_demoted += s.blocks_demoted;
+    tally_->blocks_promoted += s.blocks_promoted;
+}
+
+// The host ids of swapped sequences before a step: one that is swapped in it comes back later.
+void World::note_host_tables() {
+    if (shares_host()) host_tables_ = swapped_tables();
+}
+
+// Which host blocks swapped sequences have, as group and id: quire_step_blocks does not show them.
+World::HostTables World::swapped_tables() {
+    HostTables tables;
+    if (std::none_of(sequences.begin(), sequences.end(), [](const auto &s) { return s->swapped; }))
+        return tables;
+    std::set<int64_t> swapped;
+    const std::string_view records = dump();
+    each_record(records, [&](std::string_view record) {
+        if (has(record, "\"record\":\"sequence\"") &&
+            (number_in(record, "flags") & QUIRE_SEQ_SWAPPED) != 0)
+            swapped.insert(number_in(record, "id"));
+    });
+    each_record(records, [&](std::string_view record) {
+        if (!has(record, "\"record\":\"table\"") || swapped.count(number_in(record, "id")) == 0)
+            return;
+        for (const int64_t id : blocks_in(record))
+            if (id != 0)
+                tables.insert(
+                    {static_cast<uint32_t>(number_in(record, "group")), static_cast<int32_t>(id)});
+    });
+    return tables;
+}
+
+// How many copies of the step are no swaps: those demote blocks, or bring found ones back. A swap
+// may take the host block that an earlier copy of the step went to.
+void World::count_moves(const Step &step, const std::vector<quire_block_copy> &copies) {
+    if (!shares_host()) return;
+    HostTables swapped;
+    for (const Undo &undo : step.undo) {
+        Sequence *seq = undo.preempted ? find(undo.before.id) : nullptr;
+        for (uint32_t g = 0; seq != nullptr && seq->swapped && g < seq->in_host.size(); ++g)
+            for (const int32_t id : seq->in_host[g])
+                if (id != 0) swapped.insert({g, id});
+    }
+    for (const quire_block_copy &copy : copies) {
+        sums_.demoted += copy.kind == QUIRE_COPY_SWAP_OUT;
+        if (copy.kind == QUIRE_COPY_SWAP_IN)
+            sums_.promoted += host_tables_.erase({copy.group, copy.src}) == 0;
+    }
+    sums_.demoted -= swapped.size();
+}
+
+// A swap finds room where swapped sequences leave it: cached blocks give way. Asked of a step's
+// first call, while nothing is unfinished.
+bool World::swap_must_fit(const Sequence &seq) {
+    if (!shares_host() || !committed.empty() || !device_idle()) return false;
+    if (!open->rows.empty() || open->preemptions != 0) return false;
+    const HostTables held = swapped_tables();
+    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+        const std::vector<int32_t> &ids = table(seq, g);
+        uint64_t sum = ids.size() - static_cast<size_t>(std::count(ids.begin(), ids.end(), 0));
+        for (const auto &[group, id] : held) sum += group == g;
+        if (sum > host_usable(g)) return false;
+    }
+    ++tally_->swaps_must_fit;
+    return true;
+}
+
+// Caches that cannot have the flag are refused.
+void World::check_host_refusals(const quire_cache_desc &good) {
+    const auto refuse = [this](const char *what, const quire_cache_desc &desc,
+                               quire_status status) {
+        quire_cache *cache = nullptr;
+        expect(q_->cache_create(instance_, &desc, &cache, &error_), {status}, what);
+        if (cache != nullptr) fail("host-refused", "%s: a cache came with an error", what);
+    };
+    quire_cache_desc desc = good;
+    desc.flags |= QUIRE_CACHE_LOG;
+    refuse("quire_cache_create of a leader", desc, QUIRE_E_UNSUPPORTED);
+    desc = good;
+    desc.flags = QUIRE_CACHE_FIXED_HASH | QUIRE_CACHE_FOLLOWER | QUIRE_CACHE_HOST_PREFIXES;
+    refuse("quire_cache_create of a follower", desc, QUIRE_E_UNSUPPORTED);
+    desc = good;
+    desc.flags |= QUIRE_CACHE_NO_PREFIX;
+    refuse("quire_cache_create without prefixes", desc, QUIRE_E_ARG);
+    desc = good;
+    desc.host_blocks = 0;
+    desc.host_bytes = 0;
+    refuse("quire_cache_create without a host tier", desc, QUIRE_E_ARG);
+    std::vector<quire_group_desc> groups(good.groups, good.groups + good.group_count);
+    for (quire_group_desc &group : groups) {
+        group.kind = QUIRE_GROUP_WINDOW;
+        group.window = 4;
+        group.sink_tokens = 0;
+        group.v_head_dim = group.k_head_dim;
+    }
+    desc = good;
+    desc.groups = groups.data();
+    refuse("quire_cache_create with windows alone", desc, QUIRE_E_UNSUPPORTED);
+}
+
+}  // namespace sim
