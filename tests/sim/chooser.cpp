@@ -22,7 +22,8 @@ Chooser::Chooser(const World &world, uint64_t seed)
       fault_rng_(mix(seed, 0xFA0175), choice_tape),
       lost_rng_(mix(seed, 0x1057DE), choice_tape),
       flood_rng_(mix(seed, 0xF100DE), choice_tape),
-      move_rng_(mix(seed, 0x305EDE), choice_tape) {
+      move_rng_(mix(seed, 0x305EDE), choice_tape),
+      host_rng_(mix(seed, 0x405FDE), choice_tape) {
     fail_percent_ = on(Feature::fail) ? rng_.range(1, 30) : 0;
     abort_percent_ = on(Feature::abort) ? rng_.range(1, 30) : 0;
     end_percent_ = rng_.range(2, 25);
@@ -35,6 +36,7 @@ Chooser::Chooser(const World &world, uint64_t seed)
     fault_percent_ = fault_rng_.range(1, 25);
     lost_percent_ = lost_rng_.range(1, 6);
     flood_percent_ = flood_rng_.range(10, 60);
+    recall_percent_ = host_rng_.range(0, 60);
 }
 
 Op &Chooser::push(OpKind kind, std::initializer_list<uint32_t> fields) {
@@ -86,6 +88,7 @@ void Chooser::idle() {
     if (on(Feature::flood) && on(Feature::namespaces) && flood_rng_.percent(flood_percent_) &&
         flood())
         return;
+    if (on(Feature::host_prefixes) && host_rng_.percent(recall_percent_)) return recall();
     if (rng_.percent(side_percent_)) return sequence_op();
     if (rng_.percent(4)) return cache_op();
     if (world_->sequences.empty() ||
@@ -219,6 +222,30 @@ bool Chooser::flood() {
                          on(Feature::may_preempt) && flood_rng_.percent(50) ? 1u : 0u,
                          on(Feature::swap) ? flood_rng_.below(3) : 2});
     return true;
+}
+
+// A prompt that was there before, more often than not: its blocks come back from where they were
+// evicted to. Where there is no room for a sequence, one ends and leaves its blocks cached.
+void Chooser::recall() {
+    const Config &c = world_->config;
+    if (world_->sequences.size() >= c.max_sequences || host_rng_.percent(25)) {
+        const Sequence *seq = any();
+        if (seq != nullptr) push(OpKind::end, {seq->id, host_rng_.percent(4)});
+        return;
+    }
+    const uint32_t id = next_seq_++;
+    const uint32_t space =
+        world_->namespaces[host_rng_.percent(80) ? 0 : host_rng_.below(world_->namespaces.size())]
+            .id;
+    const uint32_t doc = host_rng_.percent(90) ? host_rng_.below(c.documents) : 1000 + id;
+    push(OpKind::create, {id, space, 0, 0, 0, 2, 0, doc});
+    push(OpKind::item, {id, host_rng_.range(1, c.max_tokens), doc});
+    push(OpKind::begin, {next_step_++, host_rng_.below(c.queues),
+                         on(Feature::may_preempt) && host_rng_.percent(30) ? 1u : 0u,
+                         on(Feature::swap) ? host_rng_.below(3) : 2});
+    if (host_rng_.percent(60)) push(OpKind::commit, {0});
+    if (host_rng_.percent(50)) push(OpKind::finish, {next_step_ - 1, 0});
+    if (host_rng_.percent(40)) push(OpKind::end, {id, 0});
 }
 
 void Chooser::make_items(uint32_t most) {

@@ -26,6 +26,7 @@ class Chooser {
     void cache_op();
     void make_sequence();
     bool flood();
+    void recall();
     void make_items(uint32_t most);
     void make_item(const Sequence &seq);
     void limit_item(const Sequence &seq, Op &item);
@@ -46,6 +47,7 @@ class Chooser {
     Rng lost_rng_;
     Rng flood_rng_;
     Rng move_rng_;
+    Rng host_rng_;
     std::deque<Op> queue_;
     uint32_t next_seq_ = 1;
     uint32_t next_step_ = 1;
@@ -62,6 +64,7 @@ class Chooser {
     uint32_t fault_percent_;
     uint32_t lost_percent_;
     uint32_t flood_percent_;
+    uint32_t recall_percent_;
     uint32_t flooder_ = 0;  // the namespace that sends the most
     bool calm_ = false;
 };

@@ -18,7 +18,7 @@ bool World::commit(const Op &op) {
     if ((config.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0) open->cached_before = cached_blocks();
     quire_status status = QUIRE_E_LIMIT;
     const uint64_t struck = strikes();
-    const bool may_fail = fault_armed() || queue_gone_ || may_lack_fence();
+    const bool may_fail = on_device();
     std::unique_ptr<Plan> planned = may_fail ? plan() : nullptr;
     if (batch != nullptr) {
         const bool over = exceeds(*open, *batch, false);

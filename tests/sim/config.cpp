@@ -63,6 +63,7 @@ void share_host(Config &config) {
     Rng rng(mix(config.seed, 0x405F7));
     config.flags &= ~static_cast<uint32_t>(QUIRE_CACHE_LOG | QUIRE_CACHE_NO_PREFIX);
     config.flags |= QUIRE_CACHE_HOST_PREFIXES;
+    if (rng.percent(40)) config.flags |= QUIRE_CACHE_EVENTS;
     config.follower = 0;
     if (config.host_blocks == 0 || rng.percent(60)) config.host_blocks = rng.range(2, 30);
     if (!config.sees_all()) {

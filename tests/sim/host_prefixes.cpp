@@ -15,8 +15,6 @@
 namespace sim {
 namespace {
 
-constexpr int64_t kHostBit = 1ll << 31;  // of a node's block that lies in the host tier
-
 std::vector<int64_t> blocks_in(std::string_view record) {
     std::vector<int64_t> ids;
     const std::string_view name = "\"blocks\":[";
@@ -30,9 +28,9 @@ std::vector<int64_t> blocks_in(std::string_view record) {
     return ids;
 }
 
-// The hash of a node's place in the tree, as text.
-uint64_t hash_in(std::string_view record) {
-    const std::string_view name = "\"hash\":\"0x";
+// A field that needs all 64 bits; 0: there is no such field.
+uint64_t bits_in(std::string_view record, std::string_view field) {
+    const std::string name = "\"" + std::string(field) + "\":\"0x";
     const size_t at = record.find(name);
     return at == record.npos ? 0 : std::strtoull(record.data() + at + name.size(), nullptr, 16);
 }
@@ -60,7 +58,7 @@ std::vector<World::Node> World::linked_nodes() {
         node.parent = number_in(record, "parent");
         node.generation = number_in(record, "generation");
         node.parent_generation = number_in(record, "parent_generation");
-        node.hash = hash_in(record);
+        node.hash = bits_in(record, "hash");
         node.blocks = blocks_in(record);
         nodes.push_back(std::move(node));
     });
@@ -113,6 +111,30 @@ uint64_t World::check_node(const Node &node) {
     return hash;
 }
 
+// The nodes that can be found: through their parents.
+std::vector<World::Node> World::reachable(const std::vector<Node> &nodes) {
+    std::map<int64_t, const Node *> by_id;
+    for (const Node &node : nodes) by_id[node.id] = &node;
+    const auto is_reachable = [&](const Node &node) {
+        const Node *at = &node;
+        while (at->parent >= 0) {
+            const auto parent = by_id.find(at->parent);
+            if (parent == by_id.end() || parent->second->generation != at->parent_generation)
+                return false;
+            at = parent->second;
+        }
+        return true;
+    };
+    std::vector<Node> found;
+    for (const Node &node : nodes)
+        if (is_reachable(node))
+            found.push_back(node);
+        else if (!tolerate("level-orphan"))
+            fail("level-orphan", "node %lld is linked, and no block before it is",
+                 static_cast<long long>(node.id));
+    return found;
+}
+
 // Nothing else but eviction takes published blocks away, where no call could forget any.
 void World::count_published(const std::vector<Node> &nodes, const quire_cache_stats &s) {
     uint64_t on_host = 0;
@@ -153,7 +175,8 @@ void World::check_levels() {
         usable += host_usable(g);
     }
     const HostTables held = swapped_tables();
-    for (const auto &[g, id] : held) named_[kHost].at(g).at(static_cast<size_t>(id)) = 1;
+    for (const auto &[place, seq] : held)
+        named_[kHost].at(place.first).at(static_cast<size_t>(place.second)) = 1;
     const uint64_t used = held.size();
     if (s.host_blocks_used != used)
         fail("stats-host", "host_blocks_used is %llu; swapped sequences name %llu blocks",
@@ -178,6 +201,7 @@ void World::check_levels() {
                  static_cast<long long>(node.id), static_cast<long long>(node.parent));
     }
     count_published(nodes, s);
+    check_events(reachable(nodes));
     ++tally_->levels_checked;
 }
 
@@ -215,20 +239,19 @@ World::HostTables World::swapped_tables() {
     HostTables tables;
     if (std::none_of(sequences.begin(), sequences.end(), [](const auto &s) { return s->swapped; }))
         return tables;
-    std::set<int64_t> swapped;
+    std::map<int64_t, uint64_t> swapped;  // their handles
     const std::string_view records = dump();
     each_record(records, [&](std::string_view record) {
         if (has(record, "\"record\":\"sequence\"") &&
             (number_in(record, "flags") & QUIRE_SEQ_SWAPPED) != 0)
-            swapped.insert(number_in(record, "id"));
+            swapped[number_in(record, "id")] = bits_in(record, "handle");
     });
     each_record(records, [&](std::string_view record) {
-        if (!has(record, "\"record\":\"table\"") || swapped.count(number_in(record, "id")) == 0)
-            return;
+        const auto own = swapped.find(number_in(record, "id"));
+        if (!has(record, "\"record\":\"table\"") || own == swapped.end()) return;
+        const auto group = static_cast<uint32_t>(number_in(record, "group"));
         for (const int64_t id : blocks_in(record))
-            if (id != 0)
-                tables.insert(
-                    {static_cast<uint32_t>(number_in(record, "group")), static_cast<int32_t>(id)});
+            if (id != 0) tables[{group, static_cast<int32_t>(id)}] = own->second;
     });
     return tables;
 }
@@ -237,8 +260,10 @@ World::HostTables World::swapped_tables() {
 // may take the host block that an earlier copy of the step went to.
 void World::count_moves(const Step &step, const std::vector<quire_block_copy> &copies) {
     if (!shares_host()) return;
-    HostTables swapped;
+    std::set<std::pair<uint32_t, int32_t>> swapped;
+    std::set<uint64_t> back;
     for (const Undo &undo : step.undo) {
+        if (!undo.preempted && undo.before.swapped) back.insert(undo.before.handle);
         Sequence *seq = undo.preempted ? find(undo.before.id) : nullptr;
         for (uint32_t g = 0; seq != nullptr && seq->swapped && g < seq->in_host.size(); ++g)
             for (const int32_t id : seq->in_host[g])
@@ -246,8 +271,12 @@ void World::count_moves(const Step &step, const std::vector<quire_block_copy> &c
     }
     for (const quire_block_copy &copy : copies) {
         sums_.demoted += copy.kind == QUIRE_COPY_SWAP_OUT;
-        if (copy.kind == QUIRE_COPY_SWAP_IN)
-            sums_.promoted += host_tables_.erase({copy.group, copy.src}) == 0;
+        if (copy.kind != QUIRE_COPY_SWAP_IN) continue;
+        const auto own = host_tables_.find({copy.group, copy.src});
+        if (own == host_tables_.end() || back.count(own->second) == 0)
+            ++sums_.promoted;
+        else
+            host_tables_.erase(own);
     }
     sums_.demoted -= swapped.size();
 }
@@ -261,7 +290,7 @@ bool World::swap_must_fit(const Sequence &seq) {
     for (uint32_t g = 0; g < blocks_.size(); ++g) {
         const std::vector<int32_t> &ids = table(seq, g);
         uint64_t sum = ids.size() - static_cast<size_t>(std::count(ids.begin(), ids.end(), 0));
-        for (const auto &[group, id] : held) sum += group == g;
+        for (const auto &[place, owner] : held) sum += place.first == g;
         if (sum > host_usable(g)) return false;
     }
     ++tally_->swaps_must_fit;

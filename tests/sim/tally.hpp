@@ -31,7 +31,7 @@ namespace sim {
     T(queues_abandoned) T(steps_beside_abandoned) T(clock_reads) T(moves) T(moves_made) \
     T(moves_resharded) T(moves_timed_out) T(quotas_judged) T(pools_judged) T(probes_again) \
     T(host_seeds) T(blocks_demoted) T(blocks_promoted) T(host_cached_most) \
-    T(levels_checked) T(published_judged) T(swaps_must_fit) T(swaps_squeezed)
+    T(levels_checked) T(published_judged) T(swaps_must_fit) T(events_read)
 // clang-format on
 
 struct Tally {

@@ -103,6 +103,7 @@ struct Shard {
     std::vector<std::shared_ptr<Kernel>> kernels;  // of the step being committed
 };
 constexpr size_t kNoKernel = ~size_t{0};
+constexpr int64_t kHostBit = 1ll << 31;  // of a node's block that lies in the host tier
 constexpr uint64_t kFullBlock = 0xF011;  // where the hash of a block's contents begins
 
 struct Batch {
@@ -266,14 +267,22 @@ class World {
     uint32_t host_usable(uint32_t group) const;
     std::vector<Node> linked_nodes();
     uint64_t findable();
+    std::vector<Node> reachable(const std::vector<Node> &nodes);
     uint64_t block_hash(Tier tier, uint32_t group, int32_t block) const;
     uint64_t check_node(const Node &node);
     void count_published(const std::vector<Node> &nodes, const quire_cache_stats &s);
     void check_levels();
+    // events.cpp
+    bool has_events() const;
+    void take_stored(const quire_cache_event &event);
+    void take_removed(const quire_cache_event &event);
+    void check_events(const std::vector<Node> &nodes);
+    // host_prefixes.cpp
     void probe_all(Snapshot &words);
     void count_levels();
     void note_host_tables();
-    using HostTables = std::set<std::pair<uint32_t, int32_t>>;  // groups and ids
+    // By group and id, the handle of the sequence that has the block.
+    using HostTables = std::map<std::pair<uint32_t, int32_t>, uint64_t>;
     HostTables swapped_tables();
     void count_moves(const Step &step, const std::vector<quire_block_copy> &copies);
     bool swap_must_fit(const Sequence &seq);
@@ -431,6 +440,13 @@ class World {
         uint64_t forgets = 0;
     };
     Published published_;
+    // What a reader of events was told of a block: in which groups and levels it lies.
+    struct Told {
+        uint64_t parent = 0;
+        uint32_t position = 0;
+        std::set<std::pair<uint32_t, uint32_t>> places;
+    };
+    std::map<uint64_t, Told> told_;
     std::vector<std::vector<uint8_t>> named_[2];  // of each tier and group: its block is taken
     HostTables host_tables_;          // of swapped sequences before the open step's calls
     std::set<uint64_t> full_pairs_;   // of hashes of two such blocks, one after the other

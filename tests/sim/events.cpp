@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// events: what quire_cache_events tells of the prefix cache, kept as a reader would keep it, and
+// compared with what can be found.
+#include <algorithm>
+
+#include "world.hpp"
+
+namespace sim {
+namespace {
+
+constexpr uint32_t kMostEvents = 7;  // of one call: many blocks take several
+
+}  // namespace
+
+bool World::has_events() const { return (config.flags & QUIRE_CACHE_EVENTS) != 0; }
+
+void World::take_stored(const quire_cache_event &event) {
+    const auto number = static_cast<unsigned long long>(event.block);
+    const auto parent = told_.find(event.parent);
+    if (event.block == 0 || event.group >= blocks_.size() || event.level > QUIRE_LEVEL_HOST ||
+        event.token_count != config.block_tokens)
+        fail("event", "block %llu is stored in group %u, level %u, with %u tokens", number,
+             event.group, event.level, event.token_count);
+    if (event.parent != 0 && parent == told_.end())
+        fail("event-parent", "block %llu is stored, and its parent, %llu, is not", number,
+             static_cast<unsigned long long>(event.parent));
+    const uint32_t position = event.parent == 0 ? 0 : parent->second.position + config.block_tokens;
+    Told &block = told_[event.block];
+    if (event.position != position || (!block.places.empty() && block.parent != event.parent))
+        fail("event-parent", "block %llu is stored at %u; its parent, %llu, ends at %u", number,
+             event.position, static_cast<unsigned long long>(event.parent), position);
+    block.position = position;
+    block.parent = event.parent;
+    if (!block.places.insert({event.group, event.level}).second)
+        fail("event-twice", "block %llu is stored twice in group %u, level %u", number, event.group,
+             event.level);
+}
+
+void World::take_removed(const quire_cache_event &event) {
+    const auto number = static_cast<unsigned long long>(event.block);
+    const auto block = told_.find(event.block);
+    if (block == told_.end() || block->second.places.erase({event.group, event.level}) == 0)
+        fail("event-removed", "block %llu is removed from group %u, level %u, and was not stored",
+             number, event.group, event.level);
+    if (!block->second.places.empty()) return;
+    told_.erase(block);
+    for (const auto &[other, told] : told_)
+        if (told.parent == event.block)
+            fail("event-removed", "block %llu is removed before %llu, which follows it", number,
+                 static_cast<unsigned long long>(other));
+}
+
+// Reads all that there is to be told, and compares it with the nodes that are linked.
+void World::check_events(const std::vector<Node> &nodes) {
+    if (!has_events() || mix(ops_, config.seed) % 3 == 0) return;
+    quire_cache_event events[kMostEvents] = {};
+    quire_events_info got{};
+    uint32_t flags = mix(ops_, config.seed) % 40 == 1 ? QUIRE_EVENTS_RESTART : 0;
+    do {
+        got.struct_size = sizeof got;
+        expect(q_->cache_events(cache_, flags, events, kMostEvents, sizeof events[0], nullptr, 0,
+                                &got, &error_),
+               {QUIRE_OK}, "quire_cache_events");
+        flags = 0;
+        tally_->events_read += got.event_count;
+        for (uint32_t i = 0; i < got.event_count; ++i) {
+            if (events[i].kind == QUIRE_EVENT_STORED) take_stored(events[i]);
+            if (events[i].kind == QUIRE_EVENT_REMOVED) take_removed(events[i]);
+            if (events[i].kind == QUIRE_EVENT_CLEARED) told_.clear();
+        }
+    } while (got.has_more != 0);
+    std::map<std::pair<uint32_t, uint32_t>, int64_t> counts;  // of each group and level
+    for (const auto &[number, told] : told_)
+        for (const auto &[group, level] : told.places) {
+            ++counts[{group, level}];
+            if (told.places.count({group, 1 - level}) != 0)
+                fail("event-levels", "block %llu of group %u is on both levels by its events",
+                     static_cast<unsigned long long>(number), group);
+        }
+    for (const Node &node : nodes)
+        for (uint32_t g = 0; g < node.blocks.size(); ++g)
+            if (node.blocks[g] != 0) --counts[{g, (node.blocks[g] & kHostBit) != 0}];
+    for (const auto &[place, left] : counts)
+        if (left != 0)
+            fail("event-count", "%lld more blocks of group %u, level %u, by events than by nodes",
+                 static_cast<long long>(left), place.first, place.second);
+}
+
+}  // namespace sim
