@@ -270,7 +270,10 @@ void World::count_moves(const Step &step, const std::vector<quire_block_copy> &c
                 if (id != 0) swapped.insert({g, id});
     }
     for (const quire_block_copy &copy : copies) {
-        sums_.demoted += copy.kind == QUIRE_COPY_SWAP_OUT;
+        if (copy.kind == QUIRE_COPY_SWAP_OUT) {
+            ++sums_.demoted;
+            host_tables_.erase({copy.group, copy.dst});  // its sequence found it on the device
+        }
         if (copy.kind != QUIRE_COPY_SWAP_IN) continue;
         const auto own = host_tables_.find({copy.group, copy.src});
         if (own == host_tables_.end() || back.count(own->second) == 0)
