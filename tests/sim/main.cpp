@@ -18,6 +18,7 @@
 
 #include "clock.hpp"
 #include "device.hpp"
+#include "differential.hpp"
 #include "library.hpp"
 #include "options.hpp"
 #include "runner.hpp"
@@ -237,6 +238,28 @@ int run_replay(const Options &options, const quire_api *api) {
     return ignored(options.ignore, outcome.finding->promise) ? 0 : 1;
 }
 
+// Each seed on two caches; the first that differs ends it.
+int run_both(const Options &options, const quire_api *api) {
+    quire_error error{};
+    error.struct_size = sizeof error;
+    quire_instance_desc desc{};
+    desc.struct_size = sizeof desc;
+    quire_instance *instance = nullptr;
+    if (api->instance_create(&desc, &instance, &error) < 0)
+        throw std::string("quire_instance_create: ") + error.message;
+    for (uint64_t i = 0; i < options.seeds; ++i) {
+        try {
+            play_both(api, instance, options.first + i, options.ops);
+        } catch (const Finding &finding) {
+            printf("finding: %s\nseed %llu: %s\n", finding.promise.c_str(),
+                   (unsigned long long)(options.first + i), finding.text.c_str());
+            return 1;
+        }
+    }
+    printf("%llu seeds, no difference\n", (unsigned long long)options.seeds);
+    return 0;
+}
+
 int run(int argc, char **argv) {
     Options options;
     if (!parse_options(argc, argv, options)) {
@@ -247,6 +270,7 @@ int run(int argc, char **argv) {
     if (plugin_path().empty()) options.features.set(Feature::device, false);
     for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGALRM})
         ::signal(signal, on_crash);
+    if (options.both) return run_both(options, api);
     if (!options.shrink.empty()) return run_shrink(options);
     return options.replay.empty() ? run_campaign(options, api) : run_replay(options, api);
 }

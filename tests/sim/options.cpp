@@ -25,6 +25,7 @@ constexpr const char *kHelp =
     "  --replay FILE    play a script; every call is looked at (--loose: as in a random run)\n"
     "  --shrink FILE    shorten a script that finds something or crashes; writes FILE.short\n"
     "  --library FILE   libquire; else the environment's QUIRE_LIBRARY\n"
+    "  --both           compare a host tier's hits with those of one pool of both sizes\n"
     "  --json           the table as JSON\n"
     "exit status: 0 nothing found, 1 a finding, 2 wrong usage\n"
     "features: ";
@@ -73,6 +74,8 @@ bool parse_options(int argc, char **argv, Options &o) {
             o.library = value();
         else if (name == "--directory")
             o.directory = value();
+        else if (name == "--both")
+            o.both = true;
         else if (name == "--json")
             o.json = true;
         else if (name == "--quiet")

@@ -30,6 +30,7 @@ struct Options {
     bool no_shrink = false;
     bool loose = false;
     bool trace = false;
+    bool both = false;  // differential.hpp
 };
 
 std::string help();
