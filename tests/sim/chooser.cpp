@@ -36,7 +36,8 @@ Chooser::Chooser(const World &world, uint64_t seed)
     fault_percent_ = fault_rng_.range(1, 25);
     lost_percent_ = lost_rng_.range(1, 6);
     flood_percent_ = flood_rng_.range(10, 60);
-    recall_percent_ = host_rng_.range(0, 60);
+    recall_percent_ = host_rng_.range(0, 80);
+    recall_most_ = host_rng_.range(1, 8);
 }
 
 Op &Chooser::push(OpKind kind, std::initializer_list<uint32_t> fields) {
@@ -228,9 +229,10 @@ bool Chooser::flood() {
 // evicted to. Where there is no room for a sequence, one ends and leaves its blocks cached.
 void Chooser::recall() {
     const Config &c = world_->config;
-    if (world_->sequences.size() >= c.max_sequences || host_rng_.percent(25)) {
-        const Sequence *seq = any();
-        if (seq != nullptr) push(OpKind::end, {seq->id, host_rng_.percent(4)});
+    const size_t live = world_->sequences.size();
+    if (live >= std::min(c.max_sequences, recall_most_)) {
+        for (const auto &seq : world_->sequences)
+            if (host_rng_.percent(50)) push(OpKind::end, {seq->id, host_rng_.percent(3)});
         return;
     }
     const uint32_t id = next_seq_++;

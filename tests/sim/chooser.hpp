@@ -65,6 +65,7 @@ class Chooser {
     uint32_t lost_percent_;
     uint32_t flood_percent_;
     uint32_t recall_percent_;
+    uint32_t recall_most_;
     uint32_t flooder_ = 0;  // the namespace that sends the most
     bool calm_ = false;
 };
