@@ -284,16 +284,15 @@ void World::count_moves(const Step &step, const std::vector<quire_block_copy> &c
     sums_.demoted -= swapped.size();
 }
 
-// A swap finds room where swapped sequences leave it: cached blocks give way. Asked of a step's
-// first call, while nothing is unfinished.
-bool World::swap_must_fit(const Sequence &seq) {
+// A swap finds room where swapped sequences leave it: cached blocks give way. Asked of the first
+// preemption of a step, while nothing is unfinished.
+bool World::swap_must_fit(const std::vector<std::vector<int32_t>> &tables) {
     if (!shares_host() || !committed.empty() || !device_idle()) return false;
     if (!open->rows.empty() || open->preemptions != 0) return false;
-    const HostTables held = swapped_tables();
     for (uint32_t g = 0; g < blocks_.size(); ++g) {
-        const std::vector<int32_t> &ids = table(seq, g);
+        const std::vector<int32_t> &ids = tables[g];
         uint64_t sum = ids.size() - static_cast<size_t>(std::count(ids.begin(), ids.end(), 0));
-        for (const auto &[place, owner] : held) sum += place.first == g;
+        for (const auto &[place, owner] : host_tables_) sum += place.first == g;
         if (sum > host_usable(g)) return false;
     }
     ++tally_->swaps_must_fit;
@@ -305,8 +304,10 @@ void World::check_host_refusals(const quire_cache_desc &good) {
     const auto refuse = [this](const char *what, const quire_cache_desc &desc,
                                quire_status status) {
         quire_cache *cache = nullptr;
-        expect(q_->cache_create(instance_, &desc, &cache, &error_), {status}, what);
-        if (cache != nullptr) fail("host-refused", "%s: a cache came with an error", what);
+        const quire_status got = q_->cache_create(instance_, &desc, &cache, &error_);
+        if (got != QUIRE_OK) return expect(got, {status}, what);
+        expect(q_->cache_destroy(cache, &error_), {QUIRE_OK}, "quire_cache_destroy");
+        if (!tolerate("host-refused")) fail("host-refused", "%s: it is not refused", what);
     };
     quire_cache_desc desc = good;
     desc.flags |= QUIRE_CACHE_LOG;
@@ -321,6 +322,10 @@ void World::check_host_refusals(const quire_cache_desc &good) {
     desc.host_blocks = 0;
     desc.host_bytes = 0;
     refuse("quire_cache_create without a host tier", desc, QUIRE_E_ARG);
+    if (good.host_bytes != 0) {
+        desc.host_bytes = 1;
+        refuse("quire_cache_create with no room for a host block", desc, QUIRE_E_ARG);
+    }
     std::vector<quire_group_desc> groups(good.groups, good.groups + good.group_count);
     for (quire_group_desc &group : groups) {
         group.kind = QUIRE_GROUP_WINDOW;

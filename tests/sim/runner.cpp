@@ -80,10 +80,9 @@ Outcome Runner::play(const Config &config, bool strict, Next next) {
     }
     size_t at = 0;
     try {
-        *owned = std::make_unique<World>(q_, instance_, config, &tally);
+        *owned = std::make_unique<World>(q_, instance_, config, &tally, known);
         const auto settle = [&] {
             (*owned)->strict = strict;
-            (*owned)->known = known;
             (*owned)->foreign = foreign_handles_;
         };
         settle();
@@ -101,7 +100,7 @@ Outcome Runner::play(const Config &config, bool strict, Next next) {
             }
             if (trace) world.trace(op);
             if (world.is_abandoned()) {
-                *owned = std::make_unique<World>(q_, instance_, config, &tally);
+                *owned = std::make_unique<World>(q_, instance_, config, &tally, known);
                 settle();
                 continue;
             }

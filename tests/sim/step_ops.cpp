@@ -82,7 +82,7 @@ bool World::begin(const Op &op) {
     quire_step_desc desc{};
     desc.struct_size = sizeof desc;
     desc.flags = step->flags;
-    desc.preempt = op.f[3] % 3;
+    desc.preempt = step->how = op.f[3] % 3;
     const std::vector<quire_queue *> queues = step_queues(step->queue);
     if (on_device()) {
         desc.queues = queues.data();
@@ -227,8 +227,9 @@ bool World::preempt(const Op &op) {
     uint32_t freed = 0;
     const uint64_t room_before = room();
     const Snapshot before = look(true);
-    const bool must_fit = how == QUIRE_PREEMPT_SWAP && swap_must_fit(*seq);
     note_tables();
+    const bool must_fit = how == QUIRE_PREEMPT_SWAP && !seq->swapped && !seq->has_item &&
+                          swap_must_fit(tables_[seq->id]);
     const quire_status status =
         q_->step_preempt(cache_, open->handle, seq->handle, how, &freed, &error_);
     if (status == QUIRE_OK) {

@@ -14,8 +14,9 @@
 
 namespace sim {
 
-World::World(const quire_api *api, quire_instance *instance, const Config &settings, Tally *tally)
-    : config(settings), q_(api), instance_(instance), tally_(tally) {
+World::World(const quire_api *api, quire_instance *instance, const Config &settings, Tally *tally,
+             const std::string &known_list)
+    : config(settings), known(known_list), q_(api), instance_(instance), tally_(tally) {
     error_.struct_size = sizeof error_;
     std::vector<quire_group_desc> groups(config.groups.size());
     for (size_t g = 0; g < groups.size(); ++g) {

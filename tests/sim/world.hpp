@@ -76,6 +76,7 @@ struct Step {
     std::vector<Undo> undo;
     uint32_t preemptions = 0;  // seen in step_preempted
     uint32_t swaps = 0;        // of those
+    uint32_t how = 0;          // QUIRE_PREEMPT_*, of what it preempts itself
     int batch = -1;
     uint64_t cached_before = 0;  // blocks, at its commit
     bool broken = false;         // its kernels were not all enqueued: it can only fail
@@ -122,7 +123,9 @@ using Snapshot = std::vector<Word>;
 
 class World {
  public:
-    World(const quire_api *api, quire_instance *instance, const Config &config, Tally *tally);
+    // known_list: see `known`.
+    World(const quire_api *api, quire_instance *instance, const Config &config, Tally *tally,
+          const std::string &known_list);
     ~World();
     World(const World &) = delete;
     World &operator=(const World &) = delete;
@@ -285,7 +288,7 @@ class World {
     using HostTables = std::map<std::pair<uint32_t, int32_t>, uint64_t>;
     HostTables swapped_tables();
     void count_moves(const Step &step, const std::vector<quire_block_copy> &copies);
-    bool swap_must_fit(const Sequence &seq);
+    bool swap_must_fit(const std::vector<std::vector<int32_t>> &tables);
     void check_host_refusals(const quire_cache_desc &good);
     // published.cpp
     void note_full_blocks(const Sequence &seq);
