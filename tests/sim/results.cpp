@@ -107,7 +107,7 @@ void World::take_preemptions() {
                      victim->id, static_cast<unsigned long long>(victim->admitted),
                      victim->priority, winner->id,
                      static_cast<unsigned long long>(winner->admitted), winner->priority);
-            const bool swaps = open->how == QUIRE_PREEMPT_SWAP && !victim->may_move;
+            const bool swaps = i == 0 && open->how == QUIRE_PREEMPT_SWAP && !victim->may_move;
             if (swaps && one.how == QUIRE_PREEMPT_RECOMPUTE && swap_must_fit(tables_[victim->id]))
                 fail("swap-room", "sequence %u is not swapped, and swapped ones leave it room",
                      victim->id);
