@@ -15,6 +15,7 @@ packages=(
     python3 python3-venv
     xz-utils ca-certificates                # to fetch and unpack mimalloc's source
     libxxhash-dev libcli11-dev nlohmann-json3-dev
+    libmd-dev                               # SHA-256, linked into libquire
     liburing-dev                            # the disk store's fast path
     libgtest-dev libbenchmark-dev
     libvulkan-dev libvulkan-volk-dev glslc  # the vulkan backend, and its shaders

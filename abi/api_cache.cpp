@@ -70,6 +70,7 @@ quire_status quire_cache_destroy(quire_cache *cache, quire_error *error) {
     quire_status status =
         lasting_call("cache_destroy", cache, error, [&](Cache &core, quire_error *sink) -> Status {
             QUIRE_TRY(core.check_at_rest());
+            if (core.has_tier()) return fail(QUIRE_E_BUSY, "the cache has a tier: detach it first");
             if (core.batch_count() != 0) {
                 return fail(QUIRE_E_BUSY, "batches still exist, {} of them: destroy them first",
                             core.batch_count());

@@ -6,8 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "abi/store_call.hpp"
-#include "abi/store_loader.hpp"
+#include "abi/tier_object.hpp"
 #include "core/base/checked.hpp"
 
 using namespace quire;
@@ -17,32 +16,7 @@ namespace {
 
 constexpr uint32_t kAtOnce = 16;  // answers that one call looks at
 
-// A request that was given to the store. Its value passes through memory of ours, so that a store
-// that answers late, or never, holds nothing of the caller's.
-struct Request {
-    uint64_t cookie = 0;
-    std::vector<uint8_t> value;
-    quire_store_piece piece{};
-};
-
-}  // namespace
-
-struct quire_tier {
-    quire_instance *instance = nullptr;
-    StorePlugin plugin;
-    quire_store *store = nullptr;
-    std::mutex mutex;  // held while a call runs, also while it waits
-    uint64_t last_cookie = 0;
-    uint64_t max_value_bytes = 0;
-    std::vector<std::unique_ptr<Request>> late;  // their callers wait no more
-};
-
-namespace {
-
-Status usable(const quire_tier *tier) {
-    QUIRE_TRY(need(tier, "tier is NULL"));
-    return not_inherited(tier->instance->process);
-}
+using Request = TierRequest;
 
 // The options as the plugin reads them: one after another.
 Status read_options(const quire_tier_desc &desc, std::vector<quire_store_option> *out) {
@@ -80,6 +54,7 @@ Status open_tier(quire_instance *instance, const quire_tier_desc &desc, quire_ti
     quire_store_desc asked{};
     asked.struct_size = sizeof asked;
     asked.flags = desc.flags;
+    tier->is_read_only = (desc.flags & QUIRE_STORE_OPEN_READ_ONLY) != 0;
     asked.options = options.data();
     asked.option_count = static_cast<uint32_t>(options.size());
     asked.option_stride = sizeof(quire_store_option);
@@ -240,6 +215,7 @@ quire_status quire_tier_close_wait(quire_tier *tier, uint64_t timeout_ns, quire_
         QUIRE_TRY(usable(tier));
         {
             std::lock_guard<std::mutex> lock(tier->mutex);
+            QUIRE_TRY(not_serving(*tier));
             Status closed = call_store<&quire_store_api::close_wait>(tier->plugin.api, sink,
                                                                      tier->store, timeout_ns);
             if (closed.code != QUIRE_OK) return closed;
@@ -309,6 +285,7 @@ quire_status quire_tier_request_wait(quire_tier *tier, const quire_store_request
         QUIRE_TRY(need(request, "request is NULL"));
         QUIRE_TRY(need(answer, "answer is NULL"));
         std::lock_guard<std::mutex> lock(tier->mutex);
+        QUIRE_TRY(not_serving(*tier));
         return run_request(tier, *request, answer, timeout_ns, sink);
     });
 }

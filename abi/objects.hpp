@@ -233,6 +233,7 @@ struct quire_cache {
     quire::Cache core;
     quire_instance *instance = nullptr;
     std::vector<quire_device *> devices;  // of the shards; a migration changes them
+    quire_tier *tier = nullptr;           // below it; under the lock
     bool on_devices = false;              // constant; false: it keeps books only
     uint64_t process = 0;                 // that of its instance
     // Guards `devices` and `moves` against an abandon; no backend is called under it.

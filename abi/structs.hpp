@@ -73,27 +73,30 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
          QUIRE_RESERVED(quire_migrate_desc, reserved0))                                       \
     RULE(quire_export_desc, 96, 0, 0, 0)                                                      \
     RULE(quire_import_desc, 104, 0, 0, 0)                                                     \
-    RULE(quire_tier_desc, 40, QUIRE_STORE_OPEN_EXISTING | QUIRE_STORE_OPEN_READ_ONLY, 0, 0)
+    RULE(quire_tier_desc, 40, QUIRE_STORE_OPEN_EXISTING | QUIRE_STORE_OPEN_READ_ONLY, 0, 0)   \
+    RULE(quire_cache_tier_desc, 88, 0, 0, 0)
 
-#define QUIRE_OUTPUT_RULES(RULE)               \
-    RULE(quire_backend_info, 1088, 0, 0, 0)    \
-    RULE(quire_device_info, 136, 0, 0, 0)      \
-    RULE(quire_memory_info, 40, 0, 0, 0)       \
-    RULE(quire_cache_info, 64, 0, 0, 0)        \
-    RULE(quire_pool_info, 104, 0, 0, 0)        \
-    RULE(quire_cache_stats, 200, 0, 0, 0)      \
-    RULE(quire_namespace_info, 56, 0, 0, 0)    \
-    RULE(quire_seq_info, 48, 0, 0, 0)          \
-    RULE(quire_batch_views, 104, 0, 0, 0)      \
-    RULE(quire_size_info, 80, 0, 0, 0)         \
-    RULE(quire_calibration_info, 32, 0, 0, 0)  \
-    RULE(quire_calibration_layer, 32, 0, 0, 0) \
-    RULE(quire_migrate_info, 80, 0, 0, 0)      \
-    RULE(quire_abandon_info, 40, 0, 0, 0)      \
-    RULE(quire_events_info, 32, 0, 0, 0)       \
-    RULE(quire_session_info, 40, 0, 0, 0)      \
-    RULE(quire_store_info, 296, 0, 0, 0)       \
-    RULE(quire_store_stats, 152, 0, 0, 0)
+#define QUIRE_OUTPUT_RULES(RULE)                 \
+    RULE(quire_backend_info, 1088, 0, 0, 0)      \
+    RULE(quire_device_info, 136, 0, 0, 0)        \
+    RULE(quire_memory_info, 40, 0, 0, 0)         \
+    RULE(quire_cache_info, 64, 0, 0, 0)          \
+    RULE(quire_pool_info, 104, 0, 0, 0)          \
+    RULE(quire_cache_stats, 200, 0, 0, 0)        \
+    RULE(quire_namespace_info, 56, 0, 0, 0)      \
+    RULE(quire_seq_info, 48, 0, 0, 0)            \
+    RULE(quire_batch_views, 104, 0, 0, 0)        \
+    RULE(quire_size_info, 80, 0, 0, 0)           \
+    RULE(quire_calibration_info, 32, 0, 0, 0)    \
+    RULE(quire_calibration_layer, 32, 0, 0, 0)   \
+    RULE(quire_migrate_info, 80, 0, 0, 0)        \
+    RULE(quire_abandon_info, 40, 0, 0, 0)        \
+    RULE(quire_events_info, 32, 0, 0, 0)         \
+    RULE(quire_session_info, 40, 0, 0, 0)        \
+    RULE(quire_store_info, 296, 0, 0, 0)         \
+    RULE(quire_store_stats, 152, 0, 0, 0)        \
+    RULE(quire_cache_tier_progress, 48, 0, 0, 0) \
+    RULE(quire_cache_tier_stats, 168, 0, 0, 0)
 
 #define QUIRE_RESERVED(type, field) offsetof(type, field), sizeof(type::field)
 

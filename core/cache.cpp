@@ -23,6 +23,7 @@ Status Cache::reset() {
     if (parts_.books.records.is_open()) {
         return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
     }
+    parts_.tier.fall_asleep();
     parts_.withdrawal.forget_all();
     parts_.announcer.clear();
     return Status{};
@@ -65,8 +66,73 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
 
 Status Cache::finish(uint64_t step, const quire_native *native, uint32_t outcome,
                      quire_error *error) {
-    return follows() ? parts_.follower.finish(step, native, outcome, error)
-                     : parts_.steps.finish(step, native, outcome, error);
+    if (follows()) return parts_.follower.finish(step, native, outcome, error);
+    Status finished = parts_.steps.finish(step, native, outcome, error);
+    if (!parts_.books.is_stopped) parts_.tier.progress(CacheTier::kStepBytes);
+    return finished;
+}
+
+Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
+    const uint32_t index = parts_.books.handles.find(handle);
+    QUIRE_TRY(parts_.sequences.end(handle, flags));
+    parts_.books.loads.forget(index, handle);
+    return Status{};
+}
+
+Status Cache::check_tier(const quire_cache_tier_desc &desc, const quire_store_info &store,
+                         bool is_read_only) const {
+    if (parts_.log_writer.active()) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "a cache with followers has no tier: the log carries no content");
+    }
+    return parts_.tier.check(desc, store, is_read_only);
+}
+
+namespace {
+
+Status no_tier() { return fail(QUIRE_E_ARG, "the cache has no tier"); }
+
+}  // namespace
+
+Status Cache::poll_tier(quire_cache_tier_progress *progress, quire_error *error) {
+    if (!parts_.tier.is_attached()) return no_tier();
+    QUIRE_TRY(poll(error));
+    parts_.tier.progress(CacheTier::kPollBytes);
+    parts_.tier.tell(progress);
+    return parts_.tier.check_store(error);
+}
+
+Status Cache::cancel_load(uint64_t seq) {
+    uint32_t index = 0;
+    QUIRE_TRY(parts_.books.find_sequence(seq, &index));
+    if (!parts_.tier.is_attached()) return no_tier();
+    const Load *load = parts_.books.loads.find(index, seq);
+    if (load != nullptr && load->is_taken)
+        return fail(QUIRE_E_BUSY, "an item of the open step uses the load: drop the item first");
+    parts_.books.loads.forget(index, seq);
+    return Status{};
+}
+
+Status Cache::tier_stats(quire_cache_tier_stats *out) const {
+    if (!parts_.tier.is_attached()) return no_tier();
+    parts_.tier.stats(out);
+    return Status{};
+}
+
+Status Cache::begin_detach_tier() {
+    if (!parts_.tier.is_attached()) return no_tier();
+    if (parts_.books.records.is_open() && !parts_.books.is_stopped)
+        return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
+    parts_.tier.begin_detach();
+    return Status{};
+}
+
+void Cache::drain_tier(bool *drained) {
+    quire_error ignored{};
+    ignored.struct_size = sizeof ignored;
+    if (!parts_.books.is_stopped) (void)poll(&ignored);
+    parts_.tier.progress(CacheTier::kPollBytes);
+    *drained = parts_.tier.is_drained();
 }
 
 void Cache::stop(const BrokenInvariant &why) {
@@ -153,6 +219,8 @@ Status Cache::begin_migration(const MigrateTarget &target, Migration *m, bool *b
     *begun = false;
     QUIRE_TRY(check_closed());
     QUIRE_TRY(poll(error));
+    parts_.books.loads.drop_all();
+    parts_.tier.leave_devices();
     RankRules rules;
     if (parts_.log_writer.active()) rules.cache_flags = QUIRE_CACHE_LOG;
     if (follows()) {

@@ -46,9 +46,7 @@ class Cache {
     Status create_sequence(const quire_seq_desc &desc, const quire_key *keys, uint64_t *out) {
         return parts_.sequences.create(desc, keys, out);
     }
-    Status end_sequence(uint64_t handle, uint32_t flags) {
-        return parts_.sequences.end(handle, flags);
-    }
+    Status end_sequence(uint64_t handle, uint32_t flags);
     Status fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out) {
         return parts_.sequences.fork(handle, token_count, out);
     }
@@ -72,9 +70,16 @@ class Cache {
 
     Status begin(const StepOptions &options, const ItemList &list, uint64_t *out,
                  quire_error *error) {
-        return parts_.steps.begin(options, list, out, error);
+        parts_.tier.progress(CacheTier::kStepBytes);
+        Status begun = parts_.steps.begin(options, list, out, error);
+        parts_.tier.ask();
+        return begun;
     }
-    Status add(uint64_t step, const ItemList &list) { return parts_.steps.add(step, list); }
+    Status add(uint64_t step, const ItemList &list) {
+        Status added = parts_.steps.add(step, list);
+        parts_.tier.ask();
+        return added;
+    }
     Status drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capacity,
                 uint32_t *count) {
         return parts_.steps.drop(step, seq, dropped, capacity, count);
@@ -132,6 +137,23 @@ class Cache {
                         quire_error *error);
     SessionImport make_import() { return SessionImport(&parts_.books, &parts_.sequences); }
     const Geometry &geometry() const { return parts_.books.geometry; }
+
+    // A tier below the cache. OK if it may have one with such a store.
+    Status check_tier(const quire_cache_tier_desc &desc, const quire_store_info &store,
+                      bool is_read_only) const;
+    Status attach_tier(const quire_cache_tier_desc &desc, StoreLink *link) {
+        return parts_.tier.attach(desc, link);
+    }
+    bool has_tier() const { return parts_.tier.is_attached(); }
+    // Reads fences too. *progress: how far the tier is.
+    Status poll_tier(quire_cache_tier_progress *progress, quire_error *error);
+    Status cancel_load(uint64_t seq);
+    Status tier_stats(quire_cache_tier_stats *out) const;
+    Status begin_detach_tier();
+    // *drained: nothing of the cache is under way in the store any more, and it was flushed.
+    void drain_tier(bool *drained);
+    // REQUIRES: it is drained, or the store broke its contract.
+    void end_detach_tier() { parts_.tier.end_detach(); }
 
     // Plans a move and allocates what it needs; m->info holds the resulting counts. The cache
     // changes only in that it refuses further changes. *begun: false if blocks or room for moves

@@ -25,15 +25,19 @@ type Item struct {
 	MaskRows    uint32
 	// MaxHitTokens limits what is found of a sequence with nothing computed; 0: no limit.
 	MaxHitTokens uint32
-	_            uint32
+	Flags        uint32 // MayLoad
 }
 
 // NoHits, as an item's MaxHitTokens, computes all of its tokens, even those that are cached.
 const NoHits uint32 = 0xFFFFFFFF
 
+// MayLoad, as an item's Flags, lets the item wait for its prefix to be loaded from the cache's
+// tier: see quire/cache_tier.h.
+const MayLoad uint32 = 1
+
 // Result is what became of an item: quire_step_result of quire/step.h.
 type Result struct {
-	Outcome       uint32 // Wait or Run
+	Outcome       uint32 // Wait, Run or Loading
 	Reason        uint32 // why it waits
 	HitTokens     uint32
 	FirstPosition uint32
@@ -54,8 +58,9 @@ var (
 
 // Outcomes of an item.
 const (
-	Wait uint32 = 0
-	Run  uint32 = 1
+	Wait    uint32 = 0
+	Run     uint32 = 1
+	Loading uint32 = 2
 )
 
 // Span names unknown tokens: quire_token_span of quire/sequence.h.

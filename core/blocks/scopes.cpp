@@ -173,7 +173,6 @@ void Scopes::unmark_leaving(uint32_t scope) {
 }
 
 void Scopes::digest(uint32_t root, uint32_t scope, uint8_t out[16]) const {
-    constexpr uint32_t kNamespaceWords = 2;  // its number, which is another in each process
     XXH3_state_t state;
     XXH3_128bits_reset(&state);
     auto add = [&](const void *words, uint32_t count) {

@@ -90,6 +90,20 @@ class Scopes {
     // kNone; the same in every process, and whatever the namespace.
     void digest(uint32_t root, uint32_t scope, uint8_t out[16]) const;
 
+    // Calls visit(span, its key's words, their count) for each span of the scope that overlaps
+    // tokens [begin, end), in their order.
+    template <typename Visit>
+    void each_overlap(uint32_t scope, uint32_t begin, uint32_t end, Visit visit) const {
+        for (uint32_t i = 0; i < span_count(scope); ++i) {
+            const Span &span = spans(scope)[i];
+            if (span.begin >= end || begin >= span.end) continue;
+            visit(span, keys_.words(span.key), keys_.count(span.key));
+        }
+    }
+    // Words of a root before its keys: its namespace's number, another one in each process.
+    static constexpr uint32_t kNamespaceWords = 2;
+    uint32_t account(uint32_t scope) const { return records_[scope].account; }
+
     bool lists(uint32_t scope) const { return records_[scope].lists; }
     // The first of the scope's nodes, as the tree links them.
     uint32_t first_node(uint32_t scope) const { return records_[scope].first_node; }

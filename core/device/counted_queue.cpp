@@ -3,6 +3,7 @@
 #include "core/device/counted_queue.hpp"
 
 #include "core/device/backend_call.hpp"
+#include "quire/queue.h"
 
 namespace quire {
 
@@ -50,6 +51,17 @@ Status CountedQueue::wait(uint64_t value, quire_error *error) {
     }
     if (waited.ok()) reached_ = value;
     return waited;
+}
+
+Status CountedQueue::look(uint64_t value, bool *reached, quire_error *error) {
+    *reached = value <= reached_;
+    if (*reached) return Status{};
+    uint64_t now = 0;
+    QUIRE_TRY(call<&quire_backend_api::fence_read>(*device_->api, error, fence_, &now));
+    if (now == QUIRE_FENCE_FAILED) return fail(QUIRE_E_DEVICE_LOST, "a copy to the host failed");
+    *reached = now >= value;
+    if (*reached) reached_ = value;
+    return Status{};
 }
 
 // Waits for its own fence if that still works, else until everything on the device has ended.

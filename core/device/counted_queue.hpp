@@ -18,6 +18,8 @@ class CountedQueue {
     // Gives the value that the fence reaches when everything enqueued so far has run.
     Status mark(uint64_t *value, quire_error *error);
     Status wait(uint64_t value, quire_error *error);
+    // *reached: true if the fence has reached the value. Returns at once.
+    Status look(uint64_t value, bool *reached, quire_error *error);
     // Returns when nothing runs on the queue any more, even if an earlier call failed.
     void settle();
 

@@ -199,6 +199,12 @@ Status CacheCheck::count_names() {
         }
     }
     count_edits();
+    for (uint32_t slot = 0; slot < Loads::kMost; ++slot) {
+        const Load &load = books_.loads[slot];
+        for (uint32_t i = 0; !load.is_taken && i < load.blocks.size(); ++i) {
+            if (load.blocks[i] != kNullBlock) ++host_named_[i / load.length][load.blocks[i]].count;
+        }
+    }
     return each_sequence([&](uint32_t i) -> Status {
         const Sequence &s = books_.sequences[i];
         for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
@@ -235,8 +241,8 @@ Status CacheCheck::check_references(uint32_t group) const {
     return Status{};
 }
 
-// A block of the host tier belongs to one sequence. One that the open step filled for a node that
-// was forgotten since is held until the step ends.
+// A block of the host tier belongs to one sequence, or to one load. One that the open step filled
+// for a node that was forgotten since is held until the step ends.
 Status CacheCheck::check_host_references(uint32_t group) const {
     const BlockPool *pool = books_.journal.host_pool(group);
     if (pool == nullptr) return Status{};

@@ -15,6 +15,7 @@
 #include "core/steps/drafts.hpp"
 #include "core/steps/sequences.hpp"
 #include "core/steps/steps.hpp"
+#include "core/tiers/cache_tier.hpp"
 
 namespace quire {
 
@@ -55,6 +56,7 @@ struct CacheParts {
     Announcer announcer{&books};
     FollowerCache follower{&books, &runs};
     Move move{&books};
+    CacheTier tier{&books};
     bool migrating = false;
     BrokenInvariant why_stopped{};  // while books.is_stopped
 

@@ -29,23 +29,8 @@ void SessionBlocks::next() {
 
 Status SessionBlocks::describe(CanonicalBlock *out) const {
     const GroupGeometry &group = books_->geometry.groups[group_];
-    CanonicalHeader h{};
-    h.group = group_;
-    h.group_kind = group.kind;
-    h.window = group.window;
-    h.sink_tokens = group.sink_tokens;
-    h.block_tokens = books_->geometry.block_tokens;
-    h.token_count = session_tokens_in(head_->header(), group, index_);
-    h.first_position = uint64_t{index_} << books_->geometry.block_shift;
-    h.group_layers = h.layer_count = group.layer_count;
-    h.group_heads = h.head_count = group.kv_heads;
-    h.k_head_dim = group.k_head_dim;
-    h.v_head_dim = group.v_head_dim;
-    h.k_dtype = group.k_dtype;
-    h.v_dtype = group.v_dtype;
-    h.k_scale = group.k_scale;
-    h.v_scale = group.v_scale;
-    h.id_count = group.cross ? 0 : h.token_count;
+    CanonicalHeader h = whole_header(books_->geometry, group_, index_,
+                                     session_tokens_in(head_->header(), group, index_));
     std::memcpy(h.namespace_digest, head_->header().name_space, sizeof h.namespace_digest);
     return CanonicalBlock::describe(h, out);
 }
@@ -53,31 +38,6 @@ Status SessionBlocks::describe(CanonicalBlock *out) const {
 const quire_token *SessionBlocks::tokens() const {
     if (books_->geometry.groups[group_].cross) return nullptr;
     return head_->tokens() + (uint64_t{index_} << books_->geometry.block_shift);
-}
-
-// Calls visit(offset of the f32 in the block, the scale) for each layer and head of a side with
-// static scales.
-template <typename Visit>
-void SessionBlocks::each_scale(const CanonicalBlock &form, Visit visit) const {
-    const CanonicalHeader &h = form.header();
-    const PlaneKind planes[] = {kPlaneKScale, kPlaneVScale};
-    const uint32_t kinds[] = {h.k_scale, h.v_scale};
-    for (uint32_t side = 0; side < 2; ++side) {
-        const PlaneLayout &plane = form.part().planes[planes[side]];
-        if (!is_static(kinds[side]) || plane.head_bytes == 0) continue;
-        for (uint32_t layer = 0; layer < h.layer_count; ++layer) {
-            const float *scales = books_->scales.of(group_, layer) + side * h.head_count;
-            for (uint32_t head = 0; head < h.head_count; ++head) {
-                visit(plane.offset + layer * plane.layer_stride + head * plane.head_bytes,
-                      scales[head]);
-            }
-        }
-    }
-}
-
-void SessionBlocks::write_scales(const CanonicalBlock &form, uint8_t *bytes) const {
-    each_scale(form,
-               [&](uint64_t at, float scale) { std::memcpy(bytes + at, &scale, sizeof scale); });
 }
 
 Status SessionBlocks::check_header(const uint8_t *bytes) const {
@@ -114,11 +74,7 @@ Status SessionBlocks::check(const uint8_t *bytes, uint64_t size_bytes, Canonical
         return fail(QUIRE_E_ARG, "damaged session: block {} of group {} is another one", index_,
                     group_);
     }
-    bool same_scales = true;
-    each_scale(*out, [&](uint64_t at, float scale) {
-        same_scales = same_scales && std::memcmp(bytes + at, &scale, sizeof scale) == 0;
-    });
-    if (same_scales) return Status{};
+    if (has_scales(books_->scales, *out, bytes)) return Status{};
     return fail(QUIRE_E_ARG,
                 "foreign session: the static scales of group {} differ from the cache's: give it "
                 "the calibration that the exporting cache had",

@@ -10,7 +10,7 @@
 
 #include "core/session/session_head.hpp"
 #include "core/steps/cache_books.hpp"
-#include "core/transfer/canonical.hpp"
+#include "core/transfer/block_form.hpp"
 
 namespace quire {
 
@@ -34,16 +34,12 @@ class SessionBlocks {
     Status check_header(const uint8_t *bytes) const;
     // OK if these bytes, which have the form's size, are the block here.
     Status check(const uint8_t *bytes, uint64_t size_bytes, CanonicalBlock *out) const;
-    // Writes the static scales of the group into its planes in `bytes`, if it has such.
-    void write_scales(const CanonicalBlock &form, uint8_t *bytes) const;
     // The size of all blocks together.
     Status total_bytes(uint64_t *out);
 
  private:
     bool is_null() const;
     void skip_nulls();
-    template <typename Visit>
-    void each_scale(const CanonicalBlock &form, Visit visit) const;
 
     const CacheBooks *books_;
     const SessionHead *head_;

@@ -174,11 +174,9 @@ Status SessionExport::fill_piece(quire_error *error) {
             const uint8_t *from = is_swapped_
                                       ? binding.host_block(group, ids_[first_id(group) + first + b])
                                       : landings_[i].bytes + b * stride;
-            each_piece(binding.part(group), form.part(), [&](const PartPiece &piece) {
-                std::memcpy(to + piece.to, from + piece.from, piece.size_bytes);
-            });
+            gather(binding, form, from, to);
         }
-        at_.write_scales(form, to);
+        write_scales(books_->scales, form, to);
         form.seal(to);
         to += form.size_bytes();
     }

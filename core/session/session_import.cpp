@@ -103,19 +103,10 @@ Status SessionImport::check(const uint8_t *bytes, uint64_t size_bytes) {
     return at_.check(bytes, size_bytes, &accepted_);
 }
 
-// Every byte of the host block is written: it may have been another tenant's.
 void SessionImport::fill(const uint8_t *bytes) {
     uint32_t group = at_.group();
     uint32_t block = books_.journal.table(sequence_, group).ids.data[at_.index()];
-    for (uint32_t i = 0; i < books_.shards.count(); ++i) {
-        const Binding &binding = books_.shards[i];
-        if (!binding.holds(group)) continue;
-        uint8_t *to = binding.host_block(group, block);
-        std::memset(to, 0, static_cast<uint64_t>(binding.pool(group).block_stride));
-        each_piece(accepted_.part(), binding.part(group), [&](const PartPiece &piece) {
-            std::memcpy(to + piece.to, bytes + piece.from, piece.size_bytes);
-        });
-    }
+    scatter(accepted_, bytes, books_.shards, block);
     filled_bytes_ += accepted_.size_bytes();
     at_.next();
 }

@@ -16,8 +16,9 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
     if (s.marked == books.call || (s.change != kNone && !preempted_now)) {
         return fail(QUIRE_E_BUSY, "items[{}]: the sequence is already in the step", i);
     }
-    if (item.reserved0 != 0) {
-        return fail(QUIRE_E_STRUCT, "items[{}].reserved0 is {}: leave it 0", i, item.reserved0);
+    if ((item.flags & ~uint32_t{QUIRE_ITEM_MAY_LOAD}) != 0) {
+        return fail(QUIRE_E_STRUCT, "items[{}].flags {} has a bit that this version does not know",
+                    i, item.flags);
     }
     if (uint64_t{item.token_offset} + item.token_count > list.token_count) {
         return fail(QUIRE_E_ARG, "items[{}] reaches past the {} tokens given", i, list.token_count);
@@ -76,6 +77,7 @@ Status Admission::add_items(const ItemList &list) {
         Status added = add_item(list, i);
         if (!added.ok()) {
             changes_.undo_to(&record, before);
+            books_.loads.drop_begun(books_.call);
             return added;
         }
     }
@@ -92,7 +94,7 @@ bool Admission::has_waited(const quire_step_item &item, const Sequence &s,
 }
 
 // Looks up what is on the device already. Called when nothing of the sequence is on the device.
-Status Admission::find_prefix(Plan *plan, bool has_waited) {
+Status Admission::find_prefix(Plan *plan, bool has_waited, bool may_load) {
     Sequence &s = books_.sequences[plan->sequence];
     if (books_.prefix_off || (s.state.flags & Sequence::kUnpublished) != 0 || s.cross_tokens != 0) {
         return Status{};
@@ -115,8 +117,32 @@ Status Admission::find_prefix(Plan *plan, bool has_waited) {
     }
     plan->query_tokens = settled;
     plan->hit_blocks = prefixes_.best_hit(plan->found);
-    plan->position = plan->hit_blocks << books_.geometry.block_shift;
+    if (may_load && books_.loads.is_open()) [[unlikely]]
+        find_load(blocks, plan);
+    plan->position = (plan->loaded_blocks != 0 ? plan->loaded_blocks : plan->hit_blocks)
+                     << books_.geometry.block_shift;
     return Status{};
+}
+
+// Looks for a load that brings more than the device has, or begins one. blocks: how many of the
+// item may be found.
+void Admission::find_load(uint32_t blocks, Plan *plan) {
+    const Sequence &s = books_.sequences[plan->sequence];
+    const LoadRequest request{&s,
+                              plan->sequence,
+                              books_.handles.handle(plan->sequence),
+                              blocks,
+                              plan->hit_blocks,
+                              plan->found.nodes,
+                              plan->found.matched,
+                              false};
+    LoadAdvice advice = books_.loads.consult(request, books_.call, &plan->load);
+    plan->is_loading = advice == LoadAdvice::wait;
+    if (advice != LoadAdvice::use || plan->load->length <= plan->hit_blocks) return;
+    // Any of the blocks that the device has may stand in for the load's.
+    plan->loaded_blocks = plan->load->length;
+    plan->hit_blocks =
+        plan->found.matched < plan->load->length ? plan->found.matched : plan->load->length;
 }
 
 // Makes room for everything that taking the plan writes, so that it cannot fail half-way.
@@ -130,7 +156,7 @@ Status Admission::reserve(Plan *plan) {
     if (!books_.journal.buffers().grow(&s.tree, plan->drafts, 0)) return no_host_memory();
     Room room = taking_.take_room(*plan) +
                 prefixes_.publish_room(plan->sequence, uint64_t{plan->position} + plan->compute,
-                                       plan->swapped);
+                                       plan->swapped || plan->loaded_blocks != 0);
     if (!books_.records.reserve(1, room.edits, room.copies, 0)) return no_host_memory();
     plan->reserved = books_.records.open().used() + room;
     return Status{};
@@ -157,14 +183,18 @@ Status Admission::make_plan(const quire_step_item &item, const quire_token *toke
     if (item.draft_count > plan->known - plan->lookup_end) {
         plan->lookup_end = plan->known - item.draft_count;
     }
-    plan->hit_blocks = plan->query_tokens = 0;
+    plan->hit_blocks = plan->query_tokens = plan->loaded_blocks = 0;
+    plan->load = nullptr;
+    plan->is_loading = false;
     plan->swapped = (s.state.flags & Sequence::kSwapped) != 0;
     plan->admission = s.state.computed == 0 || plan->swapped;
     uint32_t most = item.max_hit_tokens == QUIRE_NO_HITS ? 0 : item.max_hit_tokens;
     bool is_limited = item.max_hit_tokens != 0 && !plan->swapped;
     if (is_limited && most < plan->lookup_end) plan->lookup_end = most;
     plan->reuses = false;
-    if (plan->admission) QUIRE_TRY(find_prefix(plan, waited));
+    bool may_load = (item.flags & QUIRE_ITEM_MAY_LOAD) != 0;
+    if (plan->admission) QUIRE_TRY(find_prefix(plan, waited, may_load));
+    if (plan->is_loading) return Status{};
     uint32_t left = plan->known - plan->position;
     plan->compute = item.max_compute != 0 && item.max_compute < left ? item.max_compute : left;
     needs_.measure(plan);
@@ -196,6 +226,7 @@ Status Admission::plan_item(const ItemList &list, uint32_t i, Plan *plan, Short 
     uint32_t sequence = books_.handles.find(item.seq);
     bool was_computed = books_.sequences[sequence].state.computed != 0;
     QUIRE_TRY(make_plan(item, list.tokens + item.token_offset, sequence, plan));
+    if (plan->is_loading) return Status{};
     if (plan->takes) *missing = needs_.shortage(*plan);
     if (missing->reason != 0 && books_.geometry.any_window && was_computed) {
         plan->reuses = true;
@@ -236,12 +267,13 @@ Status Admission::add_item(const ItemList &list, uint32_t i) {
     Plan plan;
     Short missing;
     Status status = plan_item(list, i, &plan, &missing);
-    if (!status.ok() || missing.reason != 0) {
+    if (!status.ok() || missing.reason != 0 || plan.is_loading) {
         if (status.ok() && plan.admission && plan.found.hashed != 0) {
             prefixes_.keep(Waiting{item.seq, before.known, item.token_count, s.state.first_unknown,
                                    plan.found.hashed});
         }
         s.state = before;
+        if (status.ok() && plan.is_loading) result->outcome = QUIRE_ITEM_LOADING;
         result->reason = missing.reason;
         result->blocks_short = missing.blocks;
         return status;

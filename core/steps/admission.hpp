@@ -67,7 +67,8 @@ class Admission {
     bool stays_in_place(const quire_step_item &item, uint32_t sequence) const;
     bool has_waited(const quire_step_item &item, const Sequence &s,
                     const quire_token *tokens) const;
-    Status find_prefix(Plan *plan, bool has_waited);
+    Status find_prefix(Plan *plan, bool has_waited, bool may_load);
+    void find_load(uint32_t blocks, Plan *plan);
     Status make_room(Plan *plan, Short *missing);
     Status preempt_for(Plan *plan, VictimScope scope, Short *missing);
     Status reserve(Plan *plan);

@@ -15,7 +15,9 @@ CacheBooks::CacheBooks(const HostAllocator &allocator)
       sequences(&host),
       namespaces(&host),
       touched(&host),
-      records(&host, &shards) {}
+      records(&host, &shards),
+      loads(&host, &journal, &token_pages),
+      unsaved(&host) {}
 
 CacheBooks::~CacheBooks() {
     for (Sequence &s : sequences) {

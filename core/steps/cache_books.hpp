@@ -11,9 +11,11 @@
 
 #include "core/blocks/journal.hpp"
 #include "core/device/batch_list.hpp"
+#include "core/steps/loads.hpp"
 #include "core/steps/name_space.hpp"
 #include "core/steps/step_records.hpp"
 #include "core/steps/touched_sequences.hpp"
+#include "core/steps/unsaved.hpp"
 
 namespace quire {
 
@@ -43,6 +45,8 @@ struct CacheBooks {
     TouchedSequences touched;
     StepRecords records;
     BatchList batches;
+    Loads loads;
+    Unsaved unsaved;
     quire_cache_stats counts{};
     uint64_t call = 0;        // counts begin and add calls and failures, to mark their sequences
     uint64_t admissions = 0;  // first admissions so far

@@ -14,6 +14,8 @@ void Changes::undo(StepRecord *record, Change *change) {
     s.state = change->before;
     s.change = kNone;
     change->kind = ChangeKind::dropped;
+    if (change->load != nullptr) change->load->is_taken = false;
+    change->load = nullptr;
     change->edit_end = change->first_edit;
     tenants_.charge(s, charged_before);
 }

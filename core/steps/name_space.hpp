@@ -13,6 +13,7 @@
 #pragma once
 
 #include "core/base/handle_table.hpp"
+#include "core/base/sha256.hpp"
 
 namespace quire {
 
@@ -20,6 +21,8 @@ struct Namespace {
     uint64_t number = 0;
     uint32_t quota_blocks = 0;
     bool gives_tokens = false;           // to readers of events
+    bool has_digest = false;             // else it has no name outside of the cache
+    Digest digest{};                     // of its key; zeros: the default one's
     uint32_t next = HandleTable::kNone;  // in its bucket, or free
     uint64_t sequences = 0;
     uint64_t blocks_held = 0;
@@ -49,6 +52,7 @@ class Namespaces {
         if (!records_.create(capacity) || !buckets_.create(capacity)) return false;
         for (uint32_t &bucket : buckets_) bucket = kNone;
         records_[kDefault] = Namespace{};
+        records_[kDefault].has_digest = true;
         used_ = 1;
         return true;
     }

@@ -54,7 +54,8 @@ void Needs::measure_found(Plan *plan, uint32_t group) const {
         uint32_t block = books_.journal.tree().blocks(plan->found.nodes[i])[group];
         if (block == kNullBlock || geometry.is_null(i, first)) continue;
         if (is_on_host(block)) {
-            plan->promoted[group] += plan->swapped ? 0 : 1;  // else it has a copy of its own there
+            bool has_own = plan->swapped || plan->loaded_blocks != 0;  // a copy there
+            plan->promoted[group] += has_own ? 0 : 1;
             continue;
         }
         ++plan->shared[group];
@@ -80,6 +81,12 @@ void Needs::measure(Plan *plan) {
             measure_found(plan, g);
             if (plan->swapped) {
                 plan->fresh[g] = group.held_entries(length, plan->null_front[g]) - plan->shared[g];
+            } else if (plan->loaded_blocks != 0) {
+                length = plan->loaded_blocks;
+                plan->fresh[g] =
+                    group.held_entries(length, group.first_visible_block(
+                                                   plan->position, books_.geometry.block_tokens)) -
+                    plan->shared[g];
             } else {
                 length = group.cross ? 0 : plan->hit_blocks;
                 plan->fresh[g] = plan->promoted[g];

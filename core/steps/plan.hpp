@@ -33,6 +33,10 @@ struct Plan {
     uint32_t passed[kMaxGroups];       // entries that it then gives back
     uint32_t freed[kMaxGroups];        // blocks among them that the step can use
     Lookup found;                      // its prefix
+    Load *load;                        // that it takes; nullptr: none
+    bool is_loading;                   // it waits for a load
+    uint32_t loaded_blocks;            // of the prefix, in found blocks and the load's; 0: the
+                                       // device has as much
     Room reserved;                     // what the record may hold after all of it is taken
 };
 

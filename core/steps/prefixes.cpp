@@ -260,6 +260,8 @@ void Prefixes::publish(uint32_t sequence, uint64_t ready, const Lookup &found) {
         if (foreign != 0) leave_to_owners(sequence, i, foreign);
         state.cursor = tree.cursor(node);
         state.published = i + 1;
+        if (books_.unsaved.takes_published()) [[unlikely]]
+            books_.unsaved.note(node, state.cursor.generation);
     }
 }
 

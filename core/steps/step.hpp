@@ -18,6 +18,7 @@
 namespace quire {
 
 class Batch;
+struct Load;
 struct Queue;
 
 enum class ChangeKind : uint8_t { item, victim, dropped };
@@ -41,6 +42,7 @@ struct Change : EditRange {
     uint32_t mask_rows;     // 0: it has none
     uint32_t mask_first;
     uint32_t mask_stride;
+    Load *load;  // that it took; nullptr: none
     // For each unfinished step, by its ring index: tokens that stay right if it fails, UINT32_MAX =
     // all.
     uint32_t pending_position[kMaxUnfinished];
@@ -54,6 +56,7 @@ struct Change : EditRange {
         first_position = valid_tokens = UINT32_MAX;  // a victim computes nothing
         hit_tokens = query_tokens = compute_count = cross_tokens = found_tokens = returned = 0;
         mask_rows = mask_first = mask_stride = 0;
+        load = nullptr;
         before = state;
     }
     void note_pending(uint64_t step, uint32_t position) {

@@ -54,6 +54,7 @@ Status Steps::begin(const StepOptions &options, const ItemList &list, uint64_t *
     Status added = admission_.add_items(list);
     if (added.ok()) added = runs_.name_step(&record);
     if (!added.ok()) {
+        books_.loads.drop_begun(books_.call);
         changes_.undo_to(&record, 0);
         runs_.close(&record);
         return added;
@@ -167,6 +168,24 @@ void Steps::pass_windows(const Change &change) {
     tenants_.charge(s, charged_before);
 }
 
+// The item's sequence is computed now, with its load or without. Blocks that were found prove that
+// they are used again.
+void Steps::settle_load(const Change &change) {
+    if (change.load != nullptr) books_.loads.settle(change.load);
+    books_.loads.note_computed(change.sequence, change.handle);
+    if (!books_.unsaved.takes_found() || change.hit_tokens == 0) return;
+    const PrefixTree &tree = books_.journal.tree();
+    for (uint32_t i = 0; i < change.hit_tokens >> books_.geometry.block_shift; ++i) {
+        uint32_t node = kNone;
+        for (uint32_t g = 0; g < books_.geometry.group_count && node == kNone; ++g) {
+            const BlockTable &t = books_.journal.table(change.sequence, g);
+            uint32_t block = i < t.length ? t.ids.data[i] : kNullBlock;
+            if (block != kNullBlock) node = books_.journal.pool(g)[block].node;
+        }
+        if (node != kNone) books_.unsaved.note(node, tree.generation(node));
+    }
+}
+
 // Makes the edits final, takes the sequences out of the step, and writes their rows.
 void Steps::settle_changes(StepRecord *record, Batch *batch) {
     CacheBooks &books = books_;  // a local one need not be read again after each write
@@ -185,6 +204,8 @@ void Steps::settle_changes(StepRecord *record, Batch *batch) {
         books.touched.touch(change.sequence);
         settle_pending(*record, change, books.timeline.oldest(), &s);
         if (change.kind == ChangeKind::victim) continue;
+        if (books.loads.is_open()) [[unlikely]]
+            settle_load(change);
         books.counts.prefix_cache_queries += change.query_tokens;
         books.counts.prefix_cache_hits += change.hit_tokens;
         books.namespaces[s.name_space].queries += change.query_tokens;

@@ -60,6 +60,7 @@ class Steps {
     BatchNeed need_of(const StepRecord &record) const;
     Status check_batch(const StepRecord &record, Batch *batch) const;
     void pass_windows(const Change &change);
+    void settle_load(const Change &change);
     void settle_changes(StepRecord *record, Batch *batch);
     void count_copies(const StepRecord &record);
     Status reserve(const StepRecord &record);

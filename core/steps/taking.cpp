@@ -47,6 +47,8 @@ Room Taking::take_room(const Plan &plan) const {
         } else if (plan.admission) {
             kept = cross ? 0 : plan.hit_blocks;
             room = room + kept * kTakeHitRoom + plan.promoted[g] * books_.journal.promote_room();
+            if (plan.loaded_blocks != 0) kept = plan.loaded_blocks;
+            if (plan.load != nullptr) room = room + plan.load->length * (take + kSwapInRoom);
         } else if (plan.copy_tail[g]) {
             room = room + take + kCopyTailRoom;
         }
@@ -125,6 +127,50 @@ void Taking::take_hits(const Plan &plan, Change *change, uint32_t group) {
     }
 }
 
+// Copies a block of the host tier to a new one on the device. If the copy fails, tokens from here
+// on are lost.
+uint32_t Taking::bring_in(uint32_t sequence, Change *change, uint32_t group, uint32_t index,
+                          uint32_t host_block) {
+    uint32_t block =
+        books_.journal.take(group, books_.records.open().barrier, tenants_.taker(sequence, true));
+    books_.journal.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
+    uint32_t position =
+        books_.geometry.groups[group].cross ? 0 : index << books_.geometry.block_shift;
+    if (position < change->valid_tokens) change->valid_tokens = position;
+    return block;
+}
+
+// The front of a table from a load: shares the blocks that the device has, and copies the others
+// in.
+void Taking::take_loaded(const Plan &plan, Change *change, uint32_t group) {
+    Sequence &s = books_.sequences[plan.sequence];
+    const GroupGeometry &geometry = books_.geometry.groups[group];
+    const PrefixTree &tree = books_.journal.tree();
+    uint32_t first = geometry.first_visible_block(plan.position, books_.geometry.block_tokens);
+    for (uint32_t i = 0; i < plan.loaded_blocks; ++i) {
+        uint32_t block = kNullBlock;
+        if (!geometry.is_null(i, first)) {
+            if (i < plan.hit_blocks) block = tree.blocks(plan.found.nodes[i])[group];
+            if (block != kNullBlock && !is_on_host(block)) {
+                take_hit(change, group, block, i);
+            } else {
+                block = bring_in(plan.sequence, change, group, i, plan.load->block(group, i));
+            }
+        }
+        books_.journal.append_entry(&s, plan.sequence, group, block);
+    }
+}
+
+// The open step's copies have read what they need of the load.
+void Taking::let_load_go(const Plan &plan, Change *change, uint32_t group) {
+    change->load = plan.load;
+    plan.load->is_taken = true;
+    for (uint32_t i = 0; i < plan.load->length; ++i) {
+        uint32_t block = plan.load->block(group, i);
+        if (block != kNullBlock) books_.journal.let_go_host(group, block);
+    }
+}
+
 // Brings a swapped table back: shares the blocks that are still cached, and copies the others in.
 void Taking::swap_in(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = books_.sequences[plan.sequence];
@@ -138,14 +184,10 @@ void Taking::swap_in(const Plan &plan, Change *change, uint32_t group) {
         if (block != kNullBlock && !is_on_host(block)) {
             take_hit(change, group, block, i);
         } else {
-            block = books_.journal.take(group, books_.records.open().barrier,
-                                        tenants_.taker(plan.sequence, true));
-            books_.journal.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
-            // If the copy fails, tokens from here on are lost. They also depend on the steps that
-            // the host blocks depend on.
+            block = bring_in(plan.sequence, change, group, i, host_block);
+            // They also depend on the steps that the host blocks depend on.
             uint32_t position =
                 books_.geometry.groups[group].cross ? 0 : i << books_.geometry.block_shift;
-            if (position < change->valid_tokens) change->valid_tokens = position;
             if (position < change->found_tokens) change->found_tokens = position;
         }
         books_.journal.set_entry(&s, plan.sequence, group, i, block);
@@ -191,6 +233,8 @@ void Taking::take_all(Plan *plan, Change *change) {
         if (passes) give_back_passed(*plan, g);
         if (plan->swapped) {
             swap_in(*plan, change, g);
+        } else if (plan->loaded_blocks != 0) {
+            take_loaded(*plan, change, g);
         } else if (plan->admission) {
             take_hits(*plan, change, g);
         } else if (plan->copy_tail[g]) {
@@ -200,6 +244,8 @@ void Taking::take_all(Plan *plan, Change *change) {
         } else if (inside_block && t.writable != plan->position >> books_.geometry.block_shift) {
             own_tail(*plan, g);
         }
+        if (plan->load != nullptr) [[unlikely]]
+            let_load_go(*plan, change, g);
         while (t.length < plan->length[g]) {
             uint32_t block = books_.journal.take(g, books_.records.open().barrier,
                                                  tenants_.taker(sequence, false));
@@ -214,7 +260,8 @@ void Taking::run_item(const quire_step_item &item, const uint32_t *words, Plan *
     StepRecord &record = books_.records.open();
     Sequence &s = books_.sequences[plan->sequence];
     open_change(change, plan->position, plan->compute);
-    change->hit_tokens = plan->swapped ? 0 : plan->hit_blocks << books_.geometry.block_shift;
+    uint32_t hit_blocks = plan->loaded_blocks != 0 ? plan->loaded_blocks : plan->hit_blocks;
+    change->hit_tokens = plan->swapped ? 0 : hit_blocks << books_.geometry.block_shift;
     change->query_tokens = plan->query_tokens;
     if (plan->swapped) change->found_tokens = plan->position;
     if (plan->admission && !plan->swapped) change->cross_tokens = s.cross_tokens;
@@ -224,7 +271,7 @@ void Taking::run_item(const quire_step_item &item, const uint32_t *words, Plan *
     move_tokens(plan->sequence, change);
     take_all(plan, change);
     SequenceState &state = s.state;
-    if (plan->swapped) {
+    if (plan->swapped || plan->loaded_blocks != 0) {
         state.published = 0;
         state.cursor = books_.journal.tree().root_cursor(s.root);
     } else if (plan->hit_blocks != 0) {

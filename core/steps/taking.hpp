@@ -35,6 +35,10 @@ class Taking {
     uint32_t take_found(const Plan &plan, Change *change, uint32_t group, uint32_t index);
     void take_hits(const Plan &plan, Change *change, uint32_t group);
     void swap_in(const Plan &plan, Change *change, uint32_t group);
+    uint32_t bring_in(uint32_t sequence, Change *change, uint32_t group, uint32_t index,
+                      uint32_t host_block);
+    void take_loaded(const Plan &plan, Change *change, uint32_t group);
+    void let_load_go(const Plan &plan, Change *change, uint32_t group);
     void copy_tail(const Plan &plan, uint32_t group);
     void own_tail(const Plan &plan, uint32_t group);
     void take_all(Plan *plan, Change *change);

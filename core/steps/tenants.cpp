@@ -37,6 +37,12 @@ Status Tenants::create_namespace(const quire_namespace_desc &desc, uint64_t *out
         return no_host_memory();
     }
     books_.namespaces[index].quota_blocks = desc.quota_blocks;
+    if (desc.key_size_bytes != 0) {
+        Sha256 hash;
+        hash.add(desc.key, desc.key_size_bytes);
+        books_.namespaces[index].digest = hash.finish();
+        books_.namespaces[index].has_digest = true;
+    }
     if ((desc.flags & QUIRE_NAMESPACE_EVENT_TOKENS) != 0) books_.namespaces.give_tokens(index);
     *out = books_.namespaces.handle(index);
     return Status{};

@@ -3,6 +3,7 @@
 #include "cache.hpp"
 
 #include "failure.hpp"
+#include "library.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -116,6 +117,9 @@ Cache::Cache(const quire_api &api, const CacheOptions &options)
 Cache::~Cache() {
     for (const Shard &shard : shards_) {
         api_.queue_sync(shard.queue.get(), nullptr);
+    }
+    if (is_attached_) {
+        api_.cache_detach_tier_wait(cache_.get(), UINT64_MAX, nullptr);
     }
 }
 
@@ -334,6 +338,58 @@ quire_seq Cache::restore_sequence(const std::string &path, const Fingerprint &fi
         throw Failure(path + " does not fit into the host tier: give more --host-bytes");
     }
     return seq;
+}
+
+void Cache::attach_tier(const std::string &store, std::span<const std::string> settings,
+                        const Fingerprint &fingerprint) {
+    std::vector<std::pair<std::string, std::string>> parts;
+    for (const std::string &setting : settings) {
+        const size_t equals = setting.find('=');
+        parts.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+    }
+    std::vector<quire_store_option> options;
+    for (const auto &[name, value] : parts) {
+        options.push_back({name.c_str(), value.c_str()});
+    }
+    auto desc = described<quire_tier_desc>();
+    desc.store = store.c_str();
+    desc.options = options.data();
+    desc.option_count = size_u32(options);
+    desc.option_stride = element_bytes(options);
+    quire_tier *tier = nullptr;
+    call(api_.tier_open, instance_.get(), &desc, &tier);
+    tier_ = {tier, {[](quire_tier *own, quire_error *error) {
+                 return load_library().tier_close_wait(own, UINT64_MAX, error);
+             }}};
+    auto below = described<quire_cache_tier_desc>();
+    std::copy(fingerprint.begin(), fingerprint.end(), below.fingerprint);
+    below.write = QUIRE_TIER_WRITE_THROUGH;
+    call(api_.cache_attach_tier, cache_.get(), tier, &below);
+    is_attached_ = true;
+}
+
+std::optional<quire_cache_tier_stats> Cache::detach_tier() {
+    if (!is_attached_) {
+        return std::nullopt;
+    }
+    for (const Shard &shard : shards_) {
+        call(api_.queue_sync, shard.queue.get());
+    }
+    // Counts end with the detach.
+    auto progress = described<quire_cache_tier_progress>();
+    do {
+        call(api_.cache_poll_tier, cache_.get(), &progress);
+    } while (progress.blocks_queued != 0);
+    auto stats = described<quire_cache_tier_stats>();
+    call(api_.cache_get_tier_stats, cache_.get(), &stats);
+    call(api_.cache_detach_tier_wait, cache_.get(), UINT64_MAX);
+    is_attached_ = false;
+    return stats;
+}
+
+void Cache::wait_for_load() {
+    call(api_.cache_load_wait, cache_.get(), UINT64_MAX,
+         static_cast<quire_cache_tier_progress *>(nullptr));
 }
 
 std::optional<Moved> Cache::migrate(const CacheTarget &target) {

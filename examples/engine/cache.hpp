@@ -111,6 +111,15 @@ class Cache {
     // The sequence in a file. Its blocks are in the host tier until a step runs it.
     quire_seq restore_sequence(const std::string &path, const Fingerprint &fingerprint);
 
+    // Puts a store below the cache; settings are NAME=VALUE. Items may load from it then.
+    void attach_tier(const std::string &store, std::span<const std::string> settings,
+                     const Fingerprint &fingerprint);
+    // Brings what waits to the store, and takes it away. Returns what it did; nothing without one.
+    std::optional<quire_cache_tier_stats> detach_tier();
+    bool has_tier() const { return is_attached_; }
+    // Waits until a load ends.
+    void wait_for_load();
+
     // Moves everything to devices that it opens, between two steps; shards() and the batch are then
     // new. Returns nothing if the target's pool has no room for the live blocks: nothing changed.
     std::optional<Moved> migrate(const CacheTarget &target);
@@ -142,11 +151,13 @@ class Cache {
     const CacheOptions options_;
     // Children after their parents, because members are destroyed in the opposite order.
     Owned<quire_instance> instance_;
+    Owned<quire_tier> tier_;
     std::vector<Owned<quire_device>> left_;  // devices that the host tier still needs
     std::vector<Shard> shards_;
     Owned<quire_cache> cache_;
     Owned<quire_batch> batch_;
     uint32_t pool_blocks_;
+    bool is_attached_ = false;
 };
 
 // One iteration: the constructor begins it; then add, commit, finish. A Step that is destroyed

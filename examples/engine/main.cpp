@@ -316,6 +316,25 @@ void print_texts(const Scheduler &scheduler, const Tokenizer &tokenizer, const R
     std::fflush(stdout);
 }
 
+void attach_tier(const Options &options, const Model &model, Cache &cache,
+                 SchedulerOptions &scheduling) {
+    scheduling.may_load = !options.tier.empty();
+    if (scheduling.may_load) {
+        cache.attach_tier(options.tier, options.tier_options, fingerprint_of(model));
+    }
+}
+
+void end_tier(const Options &options, Cache &cache) {
+    if (options.check) {
+        cache.check();
+    }
+    if (const auto stats = cache.detach_tier()) {
+        std::fprintf(stderr, "the store gave %llu tokens and took %llu blocks\n",
+                     static_cast<unsigned long long>(stats->tokens_loaded),
+                     static_cast<unsigned long long>(stats->blocks_written));
+    }
+}
+
 int run(const Options &options) {
     expect_writable(options.calibrate);
     expect_writable(options.save_session);
@@ -342,6 +361,7 @@ int run(const Options &options) {
     Forward forward(model, cache, options.fault, others ? &*others : nullptr, ranges);
     std::optional<Comparison> comparison = dense_comparison(options, model, requests);
     SchedulerOptions scheduling = scheduler_options(options, config);
+    attach_tier(options, model, cache, scheduling);
     KeptText kept(options, model);
     kept.join(scheduling, requests, cache);
     Scheduler scheduler(requests, cache, forward, scheduling, comparison ? &*comparison : nullptr);
@@ -358,9 +378,7 @@ int run(const Options &options) {
         throw Failure(std::to_string(scheduler.totals().repeated_tokens) +
                       " tokens were computed again although no text was preempted");
     }
-    if (options.check) {
-        cache.check();
-    }
+    end_tier(options, cache);
     if (!options.calibrate.empty()) {
         write_file(options.calibrate, cache.calibration());
     }

@@ -153,6 +153,33 @@ void check_session(const Options &options) {
     }
 }
 
+// Checks that the store can serve the cache.
+void check_tier(const Options &options) {
+    if (options.tier.empty()) {
+        return;
+    }
+    if (options.host_bytes == 0 || options.processes) {
+        throw CLI::ValidationError(
+            "--tier",
+            "loads pass through host memory, of one process: give --host-bytes above 0, "
+            "and leave out --processes");
+    }
+    for (const std::string &one : options.tier_options) {
+        if (one.find('=') == std::string::npos) {
+            throw CLI::ValidationError("--tier-option", one + " is not NAME=VALUE");
+        }
+    }
+}
+
+void add_tier_options(CLI::App &app, Options &options) {
+    auto *tier = app.add_option("--tier", options.tier,
+                                "the store, as disk, that cached prefixes are written to and "
+                                "loaded from");
+    app.add_option("--tier-option", options.tier_options,
+                   "a setting of the store, as directory=/var/cache/quire; may be repeated")
+        ->needs(tier);
+}
+
 void add_model_options(CLI::App &app, Options &options) {
     auto *weights = add_weights_options(app, options.weights, options.tokenizer);
     app.add_option("--seed", options.seed,
@@ -261,6 +288,7 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
     add_pool_options(app, options, given);
     add_rank_options(app, options, given);
     add_text_options(app, options, given);
+    add_tier_options(app, options);
     auto *check = app.add_flag("--check", options.check,
                                "compare every text with a dense run; the workload's default");
     app.add_flag("--no-check", given.no_check, "do not compare the workload's texts")
@@ -288,6 +316,7 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
         }
         check_text(app, options);
         check_session(options);
+        check_tier(options);
         check_calibration(app, options);
         read_migrations(given, options);
     } catch (const CLI::CallForHelp &help) {

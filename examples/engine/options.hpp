@@ -29,9 +29,11 @@ struct Options {
 
     std::string weights;  // empty: a seeded model
     std::string tokenizer;
-    std::optional<std::string> prompt;  // none: use the built-in workload
-    std::string save_session;           // the file to keep the prompt's text in; empty: none
-    std::string restore_session;        // the file to go on from; empty: none
+    std::optional<std::string> prompt;      // none: use the built-in workload
+    std::string save_session;               // the file to keep the prompt's text in; empty: none
+    std::string restore_session;            // the file to go on from; empty: none
+    std::string tier;                       // the store below the cache; empty: none
+    std::vector<std::string> tier_options;  // as NAME=VALUE
     std::string device = "cpu";
     uint32_t device_index = 0;
     uint32_t pool_blocks = 128;  // including the null block

@@ -52,6 +52,7 @@ bool Scheduler::step() {
     }
     Plan plan;
     plan.chunk_left = options_.chunk_tokens;
+    is_loading_ = false;
     forward_.drop_log_if_asked();
     for (Text *text : running_) {
         append_item(plan, *text);
@@ -66,7 +67,11 @@ bool Scheduler::step() {
     }
     ++totals_.steps;
     if (plan.rows.empty() && !preempted) {
-        wait_for_arrivals();
+        if (is_loading_) {
+            cache_.wait_for_load();
+        } else {
+            wait_for_arrivals();
+        }
         return true;  // the empty step undoes itself
     }
     step.commit();
@@ -112,6 +117,7 @@ bool Scheduler::append_item(Plan &plan, Text &text) const {
     item.token_offset = static_cast<uint32_t>(plan.tokens.size());
     item.token_count = static_cast<uint32_t>(text.tokens.size() - text.known);
     item.max_compute = static_cast<uint32_t>(compute);
+    item.flags = options_.may_load ? uint32_t{QUIRE_ITEM_MAY_LOAD} : 0;
     plan.tokens.insert(plan.tokens.end(),
                        text.tokens.begin() + static_cast<std::ptrdiff_t>(text.known),
                        text.tokens.end());
@@ -123,6 +129,7 @@ bool Scheduler::append_item(Plan &plan, Text &text) const {
 void Scheduler::take_result(Plan &plan, Text &text, const quire_step_result &result) {
     if (result.outcome != QUIRE_ITEM_RUN) {
         blocks_short_ = result.blocks_short;
+        is_loading_ = result.outcome == QUIRE_ITEM_LOADING;
         return;
     }
     if (text.computed > result.first_position) {

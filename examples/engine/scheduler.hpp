@@ -41,6 +41,7 @@ struct SchedulerOptions {
     uint64_t seed = 0;
     // A sequence that holds all tokens but the last of the only request's prompt; 0: none.
     quire_seq restored = 0;
+    bool may_load = false;  // prefixes, from the cache's tier
     // Called with each text that is finished, while Quire still has its sequence.
     std::function<void(quire_seq seq)> on_finish = {};
 };
@@ -137,6 +138,7 @@ class Scheduler {
     std::deque<Text *> waiting_;
     std::vector<Text *> finished_;
     uint32_t blocks_short_ = 0;  // of the text that was last refused
+    bool is_loading_ = false;    // it waits for its prefix
     Totals totals_;
 };
 

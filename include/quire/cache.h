@@ -369,8 +369,8 @@ typedef struct quire_namespace_desc {
     uint32_t flags; /* QUIRE_NAMESPACE_* */
     const quire_chain *next;
     /* [key_size_bytes] from the server, never from a request; at most 256 bytes. Only its size and
-     * pointer are checked in this version: it will name the tenant's blocks in tiers that outlive
-     * the cache. Within a cache the handle alone tells namespaces apart. */
+     * pointer are checked: it names the tenant's blocks in tiers that outlive the cache
+     * (cache_tier.h). Within a cache the handle alone tells namespaces apart. */
     const void *key;
     uint32_t key_size_bytes;
     /* Limit on the table entries of its sequences, over all groups; a block that several share

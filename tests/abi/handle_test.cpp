@@ -104,6 +104,8 @@ const Row kRows[] = {
          return m->api().seq_save_wait(m->cache(), h, &desc, "/dev/shm/no-session", nullptr, 0,
                                        nullptr);
      }},
+    {"cache_cancel_load", Kind::sequence,
+     [](Manager *m, uint64_t h) { return m->api().cache_cancel_load(m->cache(), h, nullptr); }},
     {"seq_get_info", Kind::sequence,
      [](Manager *m, uint64_t h) {
          auto info = described<quire_seq_info>();

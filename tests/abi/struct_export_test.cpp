@@ -31,6 +31,7 @@ class Exported : public testing::Test {
         add_sessions();
         add_migration();
         add_tiers();
+        add_cache_tiers();
         add_outputs();
     }
     ~Exported() override {
@@ -362,6 +363,61 @@ class Exported : public testing::Test {
         output<quire_store_stats>([this](quire_store_stats *out) {
             return with_tier(
                 [&](quire_tier *tier) { return w.api.tier_get_stats(tier, out, nullptr); });
+        });
+    }
+
+    // A cache that can have a tier, and a tier, for the length of one call.
+    template <typename Body>
+    quire_status with_cache_and_tier(Body body) {
+        auto group = described<quire_group_desc>();
+        group.layer_count = group.kv_heads = 1;
+        group.k_head_dim = group.v_head_dim = 8;
+        auto shard = described<quire_shard_desc>();
+        shard.device = w.device;
+        auto desc = described<quire_cache_desc>();
+        desc.groups = &group;
+        desc.group_count = desc.shard_count = 1;
+        desc.group_stride = sizeof group;
+        desc.shards = &shard;
+        desc.shard_stride = sizeof shard;
+        desc.blocks = 4;
+        desc.host_bytes = 1 << 20;
+        quire_cache *cache = nullptr;
+        EXPECT_EQ(w.api.cache_create(w.instance, &desc, &cache, &w.error), QUIRE_OK)
+            << w.error.message;
+        quire_status s = with_tier([&](quire_tier *tier) {
+            quire_status inner = body(cache, tier);
+            w.api.cache_detach_tier_wait(cache, UINT64_MAX, nullptr);
+            return inner;
+        });
+        EXPECT_EQ(w.api.cache_destroy(cache, nullptr), QUIRE_OK);
+        return s;
+    }
+
+    void add_cache_tiers() {
+        input<quire_cache_tier_desc>(
+            [](quire_cache_tier_desc *) {},
+            [this](const quire_cache_tier_desc *desc, uint32_t) {
+                return with_cache_and_tier([&](quire_cache *cache, quire_tier *tier) {
+                    return w.api.cache_attach_tier(cache, tier, desc, nullptr);
+                });
+            });
+        auto attached = [this](auto body) {
+            return with_cache_and_tier([&](quire_cache *cache, quire_tier *tier) {
+                auto desc = described<quire_cache_tier_desc>();
+                EXPECT_EQ(w.api.cache_attach_tier(cache, tier, &desc, &w.error), QUIRE_OK)
+                    << w.error.message;
+                return body(cache);
+            });
+        };
+        output<quire_cache_tier_progress>([=, this](quire_cache_tier_progress *out) {
+            return attached(
+                [&](quire_cache *cache) { return w.api.cache_poll_tier(cache, out, nullptr); });
+        });
+        output<quire_cache_tier_stats>([=, this](quire_cache_tier_stats *out) {
+            return attached([&](quire_cache *cache) {
+                return w.api.cache_get_tier_stats(cache, out, nullptr);
+            });
         });
     }
 

@@ -354,7 +354,7 @@ Items Arguments::items() {
         item.mask_offset = rare32();
         item.mask_rows = rare32();
         item.max_hit_tokens = rare32();
-        item.reserved0 = input_.one_in(8) ? rare32() : 0;
+        item.flags = input_.one_in(8) ? rare32() : 0;
     }
     Items all{};
     all.count = input_.below(4);

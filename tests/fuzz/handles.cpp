@@ -412,9 +412,11 @@ const Call kCalls[] = {
 // Made and given back around the calls; abandoning is the target `backend`; stores are plugins of
 // their own, which tests/tiers and tests/stores try.
 constexpr const char *kElsewhere[] = {
-    "instance_create", "instance_destroy", "device_open",    "device_close",     "cache_destroy",
-    "cache_abandon",   "queue_abandon",    "device_abandon", "tier_open",        "tier_close_wait",
-    "tier_get_info",   "tier_get_stats",   "tier_list",      "tier_request_wait"};
+    "instance_create", "instance_destroy",  "device_open",       "device_close",
+    "cache_destroy",   "cache_abandon",     "queue_abandon",     "device_abandon",
+    "tier_open",       "tier_close_wait",   "tier_get_info",     "tier_get_stats",
+    "tier_list",       "tier_request_wait", "cache_attach_tier", "cache_detach_tier_wait",
+    "cache_poll_tier", "cache_load_wait",   "cache_cancel_load", "cache_get_tier_stats"};
 
 bool every_function_is_called() {
     std::map<std::string, int> rows;

@@ -99,7 +99,7 @@ void World::spoil_item(Items &items, const Op &op, quire_step_item &item, Sequen
             items.errors.push_back(QUIRE_E_STALE);
             return;
         case kBadReserved:
-            item.reserved0 = 1u << op.f[2] % 32;
+            item.flags = 2u << op.f[2] % 31;
             items.errors.push_back(QUIRE_E_STRUCT);
             return;
         case kBadTwice:

@@ -18,9 +18,10 @@ import tempfile
 
 # From the bottom to the top; "" is core/ itself. Folders of one layer do not include each other.
 FOLDERS = [["base"], ["blocks", "scales"], ["device"], ["transfer"], ["steps"],
-           ["move", "replica", "session"], ["parts"], ["inspect"], [""]]
+           ["move", "replica", "session", "tiers"], ["parts"], ["inspect"], [""]]
 # The same for the files of steps/.
-STEPS = [["name_space", "pressure", "sequence_keys", "step", "touched_sequences"],
+STEPS = [["loads", "name_space", "pressure", "sequence_keys", "touched_sequences", "unsaved"],
+         ["step"],
          ["step_records"],
          ["cache_books"],
          ["prefixes", "runs", "tenants", "witness"],

@@ -92,19 +92,19 @@ TEST(Sharing, an_item_that_waited_may_come_again_with_another_limit) {
     EXPECT_EQ(result.compute_count, 5u);
 }
 
-TEST(Sharing, a_reserved_field_of_an_item_is_refused) {
+TEST(Sharing, unknown_flags_of_an_item_are_refused) {
     Manager m;
     quire_step_item item{};
     item.seq = m.sequence();
     item.token_count = 1;
-    item.reserved0 = 7;
+    item.flags = 7;
     quire_token token = 1;
     quire_step_result result{};
     m.begin();
     EXPECT_EQ(m.api().step_add(m.cache(), m.open(), &item, 1, sizeof item, &token, 1, &result,
                                sizeof result, m.error()),
               QUIRE_E_STRUCT);
-    EXPECT_NE(m.message().find("reserved0 is 7"), std::string::npos) << m.message();
+    EXPECT_NE(m.message().find("flags 7 has a bit"), std::string::npos) << m.message();
     m.abort();
 }
 

@@ -17,7 +17,8 @@ Its modules, each of which imports only those before it:
     errors _ffi pointers libquire objects
     dtypes elements attention size calibration
     instance device queue memory groups tier
-    cache_base open_step session sequence batch step events cache event_wire event_publisher
+    cache_base cache_tier open_step session sequence batch step events cache event_wire
+    event_publisher
     layer_thread layer_shapes layer_calls layer_masks layer_prompts layer_formats layer_store
     layer_rows layer_forward layer_repeat layer_latent continuous_rows continuous_forward
     vllm_release vllm_spec vllm_retention vllm_blocks vllm_running vllm_events vllm_request
@@ -29,6 +30,7 @@ Its modules, each of which imports only those before it:
 from .attention import Attention, Rope, RopePairing, RopeScaling
 from .batch import Batch, View, Views, merge
 from .cache import (Cache, CacheFlags, CacheInfo, CacheStats, Migration, Pool, Victim)
+from .cache_tier import CacheTierStats, TierProgress, TierWrite
 from .calibration import Calibration
 from .device import Device, DeviceInfo
 from .dtypes import DType, numpy_dtype
@@ -47,22 +49,23 @@ from .sequence import (Key, KeyType, Namespace, NamespaceInfo, Sequence, Sequenc
                        SequenceInfo)
 from .session import SessionInfo
 from .size import Size, estimate_size
-from .step import RUN, WAIT, CopyKind, Item, MaskKind, Preempt, Reason, Step
+from .step import LOADING, RUN, WAIT, CopyKind, Item, MaskKind, Preempt, Reason, Step
 from .tier import Label, Record, StoreFlags, Tier, TierInfo, TierStats
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError", "Attention", "Backend", "BackendError", "Batch", "BusyError", "COPY", "Cache",
-    "CacheFlags", "CacheInfo", "CacheStats", "Calibration", "CopyKind", "DType", "Device",
-    "DeviceInfo", "DeviceLostError", "DeviceMemoryError", "EVENT", "EventFlags", "EventKind",
-    "EventPublisher", "Events", "FAILED", "Fence", "ForkedError", "Group", "GroupKind",
+    "CacheFlags", "CacheInfo", "CacheStats", "CacheTierStats", "Calibration", "CopyKind", "DType",
+    "Device", "DeviceInfo", "DeviceLostError", "DeviceMemoryError", "EVENT", "EventFlags",
+    "EventKind", "EventPublisher", "Events", "FAILED", "Fence", "ForkedError", "Group", "GroupKind",
     "HostMemoryError", "ITEM", "IncompatibleError", "Instance", "InternalError", "Item", "Key",
-    "KeyType", "Label", "LibraryNotFoundError", "LimitError", "MOVE", "MaskKind", "Memory",
-    "Migration", "NO_HITS", "Namespace", "NamespaceInfo", "Native", "PREEMPTION", "Pool", "Preempt",
-    "Queue", "QuireError", "RESULT", "RUN", "Reason", "Record", "ReentrantError", "Rope",
+    "KeyType", "LOADING", "Label", "LibraryNotFoundError", "LimitError", "MOVE", "MaskKind",
+    "Memory", "Migration", "NO_HITS", "Namespace", "NamespaceInfo", "Native", "PREEMPTION", "Pool",
+    "Preempt", "Queue", "QuireError", "RESULT", "RUN", "Reason", "Record", "ReentrantError", "Rope",
     "RopePairing", "RopeScaling", "SPAN", "Scale", "Sequence", "SequenceFlags", "SequenceInfo",
     "SessionInfo", "Shard", "Size", "StaleError", "Step", "StoreFlags", "StructError",
-    "SystemCallError", "Tier", "TierInfo", "TierStats", "TimeoutError", "UNKNOWN",
-    "UnsupportedError", "Victim", "View", "Views", "WAIT", "estimate_size", "merge", "numpy_dtype",
+    "SystemCallError", "Tier", "TierInfo", "TierProgress", "TierStats", "TierWrite", "TimeoutError",
+    "UNKNOWN", "UnsupportedError", "Victim", "View", "Views", "WAIT", "estimate_size", "merge",
+    "numpy_dtype",
 ]

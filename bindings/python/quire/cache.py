@@ -11,10 +11,11 @@ from typing import Any, Iterable, List, Optional, Sequence as Listed, Tuple, Uni
 
 import numpy as np
 
-from . import elements, errors, sequence as _sequence
+from . import cache_tier as _tier, elements, errors, sequence as _sequence
 from .attention import Attention
 from .batch import Batch, View
 from .cache_base import CacheBase
+from .cache_tier import CacheTierStats, TierProgress, TierWrite
 from .device import Device
 from .events import EVENT, Events
 from .groups import Group, Shard
@@ -25,6 +26,7 @@ from .queue import Queue, nanoseconds
 from .sequence import Key, Namespace, Sequence
 from .session import Path, Reader
 from .step import Items, Preempt, Step, given
+from .tier import Tier
 
 _MAX_LAYERS = 4096
 _ITEM_BYTES = elements.ITEM.itemsize
@@ -408,6 +410,39 @@ class Cache(CacheBase):
         step = Step(self, int(out[0]), queues, np.zeros(0, elements.RESULT))
         step._committed(batch)
         return step
+
+    # A store below the cache.
+
+    def attach_tier(self, tier: Tier, *, fingerprint: bytes = b"",
+                    write: TierWrite = TierWrite.THROUGH, min_load_tokens: int = 0,
+                    load_timeout: Optional[float] = None, load_expiry: Optional[float] = None,
+                    max_load_bytes: int = 0, max_write_bytes: int = 0) -> None:
+        """Puts a store below the cache's prefixes; it then serves this cache alone. The arguments
+        are the fields of quire_cache_tier_desc in quire/cache_tier.h, times in seconds."""
+        _tier.attach(self, tier, fingerprint, write, min_load_tokens, load_timeout, load_expiry,
+                     max_load_bytes, max_write_bytes)
+
+    def detach_tier(self, timeout: Optional[float] = None) -> None:
+        """Writes what waits, flushes the store and takes it away. Errors: TimeoutError after
+        `timeout` seconds; the tier is then still attached, and only detach_tier helps."""
+        _tier.detach(self, timeout)
+
+    def poll_tier(self) -> TierProgress:
+        """Makes progress with loads and writes, and says how far they are."""
+        return _tier.poll(self)
+
+    def wait_load(self, timeout: Optional[float] = None) -> TierProgress:
+        """Waits until a load ends, or until none is running. Errors: TimeoutError."""
+        return _tier.wait(self, timeout)
+
+    def cancel_load(self, sequence: Sequence) -> None:
+        """Drops the sequence's load, if it has one."""
+        _tier.cancel(self, sequence)
+
+    @property
+    def tier_stats(self) -> CacheTierStats:
+        """What the tier has loaded and written."""
+        return _tier.stats(self)
 
     # Migration and calibration.
 

@@ -32,6 +32,7 @@ from .sequence import Sequence
 
 WAIT = 0  # outcomes of an item
 RUN = 1
+LOADING = 2
 
 _ITEM_BYTES = ITEM.itemsize
 _RESULT_BYTES = RESULT.itemsize
@@ -73,6 +74,12 @@ class CopyKind(enum.IntEnum):
     ZERO = 4
 
 
+class ItemFlags(enum.IntFlag):
+    """QUIRE_ITEM_MAY_LOAD of quire/step.h."""
+
+    MAY_LOAD = 1
+
+
 @dataclasses.dataclass(frozen=True)
 class Item:
     """What one sequence wants from a step: quire_step_item of quire/step.h.
@@ -83,6 +90,7 @@ class Item:
     mask  with PARENTS, each draft's parent; with BITS, the words described in quire/step.h
     max_hit_tokens  of a sequence with nothing computed at most this many tokens are found; 0: no
         limit, NO_HITS: none
+    may_load  its prefix may be loaded from the cache's tier; the item then waits for that
     """
 
     sequence: Sequence
@@ -94,6 +102,7 @@ class Item:
     mask: elements.Tokens = ()
     mask_rows: int = 0
     max_hit_tokens: int = 0
+    may_load: bool = False
 
 
 Items = Union["np.ndarray[Any, Any]", Listed[Item]]
@@ -115,6 +124,7 @@ def flatten(items: Listed[Item]) -> Any:
         row["lookahead"], row["mask_kind"] = item.lookahead, item.mask_kind
         row["mask_rows"] = item.mask_rows
         row["max_hit_tokens"] = item.max_hit_tokens
+        row["flags"] = ItemFlags.MAY_LOAD * item.may_load
         row["mask_offset"] = count + len(tokens) if item.mask_kind != MaskKind.NONE else 0
         words += [tokens, mask]
         count += len(tokens) + len(mask)

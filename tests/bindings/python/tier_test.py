@@ -52,6 +52,51 @@ class Tiers(unittest.TestCase):
             self.assertEqual(tier.info.capacity_bytes, 1 << 20)
             self.assertNotIn(quire.StoreFlags.PERSISTENT, tier.info.flags)
 
+    def test_a_cache_finds_again_what_it_computed(self):
+        device = quire.Device(self.instance, "cpu")
+        self.addCleanup(device.close)
+        queue = quire.Queue(device)
+        self.addCleanup(queue.close)
+        group = quire.Group(layers=1, kv_heads=1, head_dim=8, dtype=quire.DType.F32)
+        tier = quire.Tier(self.instance, "memory")
+        self.addCleanup(tier.close)
+        cache = quire.Cache(self.instance, [group], [device], blocks=9, host_bytes=1 << 20)
+        self.addCleanup(cache.close)
+        cache.attach_tier(tier, fingerprint=b"model", load_timeout=60)
+
+        def run(tokens):
+            sequence = cache.sequence()
+            item = quire.Item(sequence, tokens, may_load=True)
+            for _ in range(3):
+                with cache.begin([item], queue=queue) as step:
+                    step.commit()
+                    result = step.results[0].copy()
+                    step.finish()
+                queue.sync()
+                if result["outcome"] == quire.RUN:
+                    break
+                self.assertEqual(result["outcome"], quire.LOADING)
+                cache.wait_load(timeout=60)
+            sequence.end()
+            while cache.poll_tier().blocks_queued != 0:
+                pass
+            return int(result["hit_tokens"])
+
+        prompt = list(range(70))
+        self.assertEqual(run(prompt), 0)
+        self.assertEqual(run(list(range(100, 100 + 8 * 16))), 0)
+        self.assertEqual(run(prompt), 64)
+        stats = cache.tier_stats
+        self.assertEqual((stats.loads_used, stats.tokens_loaded), (1, 64))
+        with self.assertRaises(quire.BusyError):
+            tier.put(label(1), b"value")
+        sequence = cache.sequence()
+        cache.cancel_load(sequence)
+        sequence.end()
+        cache.detach_tier(timeout=60)
+        with self.assertRaises(quire.ArgumentError):
+            cache.poll_tier()
+
     def test_many_records_are_listed(self):
         with quire.Tier(self.instance, "memory") as tier:
             labels = [label(number, fingerprint=b"f" * 32) for number in range(200)]

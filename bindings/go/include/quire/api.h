@@ -14,6 +14,7 @@
 #include "base.h"
 #include "batch.h"
 #include "cache.h"
+#include "cache_tier.h"
 #include "calibration.h"
 #include "device.h"
 #include "events.h"
@@ -193,7 +194,18 @@ extern "C" {
                          uint32_t capacity, uint32_t stride, uint32_t *count, quire_error *error)) \
     QUIRE_FN(tier_request_wait,                                                                    \
              (quire_tier * tier, const quire_store_request *request, quire_store_answer *answer,   \
-              uint64_t timeout_ns, quire_error *error))
+              uint64_t timeout_ns, quire_error *error))                                            \
+    QUIRE_FN(cache_attach_tier, (quire_cache * cache, quire_tier * tier,                           \
+                                 const quire_cache_tier_desc *desc, quire_error *error))           \
+    QUIRE_FN(cache_detach_tier_wait,                                                               \
+             (quire_cache * cache, uint64_t timeout_ns, quire_error *error))                       \
+    QUIRE_FN(cache_poll_tier,                                                                      \
+             (quire_cache * cache, quire_cache_tier_progress * progress, quire_error * error))     \
+    QUIRE_FN(cache_load_wait, (quire_cache * cache, uint64_t timeout_ns,                           \
+                               quire_cache_tier_progress *progress, quire_error *error))           \
+    QUIRE_FN(cache_cancel_load, (quire_cache * cache, quire_seq seq, quire_error * error))         \
+    QUIRE_FN(cache_get_tier_stats,                                                                 \
+             (quire_cache * cache, quire_cache_tier_stats * stats, quire_error * error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

@@ -12,6 +12,7 @@
  *   batch.h      the tables of a step in the layouts that kernels read; graphs
  *   attention.h  kv_write and attend on a committed batch
  *   tier.h       stores below the device, on disk or on other machines
+ *   cache_tier.h a store below a cache's prefixes
  *   events.h     what the prefix cache can find, for routers and stores
  *   log.h        one cache over several processes: a leader and its followers
  *   migrate.h    moving a live cache to other devices
@@ -44,6 +45,7 @@
 #include "base.h"
 #include "batch.h"
 #include "cache.h"
+#include "cache_tier.h"
 #include "calibration.h"
 #include "device.h"
 #include "events.h"

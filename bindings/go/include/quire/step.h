@@ -70,10 +70,16 @@ typedef struct quire_step_item {
      * cached. 0 = no limit; QUIRE_NO_HITS = none is found. Ignored if the sequence has computed
      * tokens. */
     uint32_t max_hit_tokens;
-    uint32_t reserved0; /* 0 */
+    uint32_t flags; /* QUIRE_ITEM_MAY_LOAD */
 } quire_step_item;
 
 #define QUIRE_NO_HITS 0xFFFFFFFFu
+
+/* If nothing of the sequence is computed, and the cache's tier holds a longer run of its first
+ * tokens than the device, the item waits for that: QUIRE_ITEM_LOADING. Without the flag, nothing is
+ * loaded, and a load that is ready is not used. Ignored in a cache without a tier: see
+ * cache_tier.h. */
+enum { QUIRE_ITEM_MAY_LOAD = 1 << 0 };
 
 /* A mask says what the last `mask_rows` known tokens of an item see, and their positions. In the
  * cache these tokens are stored in their order, whatever their positions. All other tokens see the
@@ -101,7 +107,12 @@ enum {
 enum {
     QUIRE_ITEM_WAIT = 0, /* not in this step: blocks_short are missing, and the known tokens are as
                             before; send the item again in a later step */
-    QUIRE_ITEM_RUN = 1   /* treat a value that you do not know as "not in this step" */
+    QUIRE_ITEM_RUN = 1,  /* treat a value that you do not know as "not in this step" */
+    /* Not in this step: its prefix is being loaded from the tier into blocks of the host tier. The
+     * known tokens are as before, and nothing of the device is held. Send the item again, with the
+     * same tokens; other tokens drop the load. It runs once the load has ended, with what came of
+     * it. The load belongs to the sequence and not to the step, so it outlives an abort. */
+    QUIRE_ITEM_LOADING = 2
 };
 
 /* Why an item waits. */

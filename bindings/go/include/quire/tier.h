@@ -2,9 +2,9 @@
  *
  * tier: a store below the device, on disk or on other machines, opened through its plugin.
  *
- * A tier maps labels to values. Today it serves tools and engines that keep values of their own;
- * caches do not use it yet. The plugin is found as backends are, as quire_store_NAME.so; it
- * implements plugin/store.h.
+ * A tier maps labels to values. It serves tools and engines that keep values of their own, or one
+ * cache, below its prefixes (cache_tier.h). The plugin is found as backends are, as
+ * quire_store_NAME.so; it implements plugin/store.h.
  *
  * Threads  Any. Calls on one tier are serialised, also those that wait; close it last.
  * Trust    A store that breaks its contract is QUIRE_E_BACKEND. A value is given out only under the

@@ -1540,6 +1540,671 @@ impl Default for quire_namespace_info {
     }
 }
 #[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_store_label {
+    pub key: [u8; 32usize],
+    pub fingerprint: [u8; 32usize],
+    pub name_space: [u8; 32usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_store_label"][::core::mem::size_of::<quire_store_label>() - 96usize];
+    [
+        "Alignment of quire_store_label",
+    ][::core::mem::align_of::<quire_store_label>() - 1usize];
+    [
+        "Offset of field: quire_store_label::key",
+    ][::core::mem::offset_of!(quire_store_label, key) - 0usize];
+    [
+        "Offset of field: quire_store_label::fingerprint",
+    ][::core::mem::offset_of!(quire_store_label, fingerprint) - 32usize];
+    [
+        "Offset of field: quire_store_label::name_space",
+    ][::core::mem::offset_of!(quire_store_label, name_space) - 64usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_store_option {
+    pub name: *const ::core::ffi::c_char,
+    pub value: *const ::core::ffi::c_char,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_store_option",
+    ][::core::mem::size_of::<quire_store_option>() - 16usize];
+    [
+        "Alignment of quire_store_option",
+    ][::core::mem::align_of::<quire_store_option>() - 8usize];
+    [
+        "Offset of field: quire_store_option::name",
+    ][::core::mem::offset_of!(quire_store_option, name) - 0usize];
+    [
+        "Offset of field: quire_store_option::value",
+    ][::core::mem::offset_of!(quire_store_option, value) - 8usize];
+};
+impl Default for quire_store_option {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_STORE_OPEN_EXISTING: _bindgen_ty_18 = 1;
+pub const QUIRE_STORE_OPEN_READ_ONLY: _bindgen_ty_18 = 2;
+pub type _bindgen_ty_18 = u32;
+pub const QUIRE_STORE_INDEXED: _bindgen_ty_19 = 1;
+pub const QUIRE_STORE_PERSISTENT: _bindgen_ty_19 = 2;
+pub const QUIRE_STORE_REMOTE: _bindgen_ty_19 = 4;
+pub const QUIRE_STORE_COMPACTS: _bindgen_ty_19 = 8;
+pub type _bindgen_ty_19 = u32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_store_info {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub max_value_bytes: u64,
+    pub capacity_bytes: u64,
+    pub max_requests: u32,
+    pub reserved0: u32,
+    pub place: [::core::ffi::c_char; 256usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_store_info"][::core::mem::size_of::<quire_store_info>() - 296usize];
+    [
+        "Alignment of quire_store_info",
+    ][::core::mem::align_of::<quire_store_info>() - 8usize];
+    [
+        "Offset of field: quire_store_info::struct_size",
+    ][::core::mem::offset_of!(quire_store_info, struct_size) - 0usize];
+    [
+        "Offset of field: quire_store_info::flags",
+    ][::core::mem::offset_of!(quire_store_info, flags) - 4usize];
+    [
+        "Offset of field: quire_store_info::next",
+    ][::core::mem::offset_of!(quire_store_info, next) - 8usize];
+    [
+        "Offset of field: quire_store_info::max_value_bytes",
+    ][::core::mem::offset_of!(quire_store_info, max_value_bytes) - 16usize];
+    [
+        "Offset of field: quire_store_info::capacity_bytes",
+    ][::core::mem::offset_of!(quire_store_info, capacity_bytes) - 24usize];
+    [
+        "Offset of field: quire_store_info::max_requests",
+    ][::core::mem::offset_of!(quire_store_info, max_requests) - 32usize];
+    [
+        "Offset of field: quire_store_info::reserved0",
+    ][::core::mem::offset_of!(quire_store_info, reserved0) - 36usize];
+    [
+        "Offset of field: quire_store_info::place",
+    ][::core::mem::offset_of!(quire_store_info, place) - 40usize];
+};
+impl Default for quire_store_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_store_stats {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub records: u64,
+    pub value_bytes: u64,
+    pub used_bytes: u64,
+    pub puts: u64,
+    pub puts_known: u64,
+    pub puts_refused: u64,
+    pub hits: u64,
+    pub misses: u64,
+    pub foreign: u64,
+    pub damaged: u64,
+    pub failed_reads: u64,
+    pub removed: u64,
+    pub evicted: u64,
+    pub written_bytes: u64,
+    pub read_bytes: u64,
+    pub recovered: u64,
+    pub skipped_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_store_stats",
+    ][::core::mem::size_of::<quire_store_stats>() - 152usize];
+    [
+        "Alignment of quire_store_stats",
+    ][::core::mem::align_of::<quire_store_stats>() - 8usize];
+    [
+        "Offset of field: quire_store_stats::struct_size",
+    ][::core::mem::offset_of!(quire_store_stats, struct_size) - 0usize];
+    [
+        "Offset of field: quire_store_stats::flags",
+    ][::core::mem::offset_of!(quire_store_stats, flags) - 4usize];
+    [
+        "Offset of field: quire_store_stats::next",
+    ][::core::mem::offset_of!(quire_store_stats, next) - 8usize];
+    [
+        "Offset of field: quire_store_stats::records",
+    ][::core::mem::offset_of!(quire_store_stats, records) - 16usize];
+    [
+        "Offset of field: quire_store_stats::value_bytes",
+    ][::core::mem::offset_of!(quire_store_stats, value_bytes) - 24usize];
+    [
+        "Offset of field: quire_store_stats::used_bytes",
+    ][::core::mem::offset_of!(quire_store_stats, used_bytes) - 32usize];
+    [
+        "Offset of field: quire_store_stats::puts",
+    ][::core::mem::offset_of!(quire_store_stats, puts) - 40usize];
+    [
+        "Offset of field: quire_store_stats::puts_known",
+    ][::core::mem::offset_of!(quire_store_stats, puts_known) - 48usize];
+    [
+        "Offset of field: quire_store_stats::puts_refused",
+    ][::core::mem::offset_of!(quire_store_stats, puts_refused) - 56usize];
+    [
+        "Offset of field: quire_store_stats::hits",
+    ][::core::mem::offset_of!(quire_store_stats, hits) - 64usize];
+    [
+        "Offset of field: quire_store_stats::misses",
+    ][::core::mem::offset_of!(quire_store_stats, misses) - 72usize];
+    [
+        "Offset of field: quire_store_stats::foreign",
+    ][::core::mem::offset_of!(quire_store_stats, foreign) - 80usize];
+    [
+        "Offset of field: quire_store_stats::damaged",
+    ][::core::mem::offset_of!(quire_store_stats, damaged) - 88usize];
+    [
+        "Offset of field: quire_store_stats::failed_reads",
+    ][::core::mem::offset_of!(quire_store_stats, failed_reads) - 96usize];
+    [
+        "Offset of field: quire_store_stats::removed",
+    ][::core::mem::offset_of!(quire_store_stats, removed) - 104usize];
+    [
+        "Offset of field: quire_store_stats::evicted",
+    ][::core::mem::offset_of!(quire_store_stats, evicted) - 112usize];
+    [
+        "Offset of field: quire_store_stats::written_bytes",
+    ][::core::mem::offset_of!(quire_store_stats, written_bytes) - 120usize];
+    [
+        "Offset of field: quire_store_stats::read_bytes",
+    ][::core::mem::offset_of!(quire_store_stats, read_bytes) - 128usize];
+    [
+        "Offset of field: quire_store_stats::recovered",
+    ][::core::mem::offset_of!(quire_store_stats, recovered) - 136usize];
+    [
+        "Offset of field: quire_store_stats::skipped_bytes",
+    ][::core::mem::offset_of!(quire_store_stats, skipped_bytes) - 144usize];
+};
+impl Default for quire_store_stats {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_store_piece {
+    pub address: *mut ::core::ffi::c_void,
+    pub size_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_store_piece"][::core::mem::size_of::<quire_store_piece>() - 16usize];
+    [
+        "Alignment of quire_store_piece",
+    ][::core::mem::align_of::<quire_store_piece>() - 8usize];
+    [
+        "Offset of field: quire_store_piece::address",
+    ][::core::mem::offset_of!(quire_store_piece, address) - 0usize];
+    [
+        "Offset of field: quire_store_piece::size_bytes",
+    ][::core::mem::offset_of!(quire_store_piece, size_bytes) - 8usize];
+};
+impl Default for quire_store_piece {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_STORE_PUT: _bindgen_ty_20 = 1;
+pub const QUIRE_STORE_GET: _bindgen_ty_20 = 2;
+pub const QUIRE_STORE_FIND: _bindgen_ty_20 = 3;
+pub const QUIRE_STORE_REMOVE: _bindgen_ty_20 = 4;
+pub const QUIRE_STORE_FLUSH: _bindgen_ty_20 = 5;
+pub const QUIRE_STORE_COMPACT: _bindgen_ty_20 = 6;
+pub type _bindgen_ty_20 = u32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_store_request {
+    pub kind: u32,
+    pub flags: u32,
+    pub cookie: u64,
+    pub label: quire_store_label,
+    pub pieces: *const quire_store_piece,
+    pub piece_count: u32,
+    pub reserved0: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_store_request",
+    ][::core::mem::size_of::<quire_store_request>() - 128usize];
+    [
+        "Alignment of quire_store_request",
+    ][::core::mem::align_of::<quire_store_request>() - 8usize];
+    [
+        "Offset of field: quire_store_request::kind",
+    ][::core::mem::offset_of!(quire_store_request, kind) - 0usize];
+    [
+        "Offset of field: quire_store_request::flags",
+    ][::core::mem::offset_of!(quire_store_request, flags) - 4usize];
+    [
+        "Offset of field: quire_store_request::cookie",
+    ][::core::mem::offset_of!(quire_store_request, cookie) - 8usize];
+    [
+        "Offset of field: quire_store_request::label",
+    ][::core::mem::offset_of!(quire_store_request, label) - 16usize];
+    [
+        "Offset of field: quire_store_request::pieces",
+    ][::core::mem::offset_of!(quire_store_request, pieces) - 112usize];
+    [
+        "Offset of field: quire_store_request::piece_count",
+    ][::core::mem::offset_of!(quire_store_request, piece_count) - 120usize];
+    [
+        "Offset of field: quire_store_request::reserved0",
+    ][::core::mem::offset_of!(quire_store_request, reserved0) - 124usize];
+};
+impl Default for quire_store_request {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_STORE_DONE: _bindgen_ty_21 = 0;
+pub const QUIRE_STORE_MISS: _bindgen_ty_21 = 1;
+pub const QUIRE_STORE_FOREIGN: _bindgen_ty_21 = 2;
+pub const QUIRE_STORE_DAMAGED: _bindgen_ty_21 = 3;
+pub const QUIRE_STORE_SIZE: _bindgen_ty_21 = 4;
+pub const QUIRE_STORE_FULL: _bindgen_ty_21 = 5;
+pub const QUIRE_STORE_FAILED: _bindgen_ty_21 = 6;
+pub const QUIRE_STORE_CANCELLED: _bindgen_ty_21 = 7;
+pub const QUIRE_STORE_NOTICE_GONE: _bindgen_ty_21 = 16;
+pub const QUIRE_STORE_NOTICE_LOST: _bindgen_ty_21 = 17;
+pub type _bindgen_ty_21 = u32;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_store_answer {
+    pub outcome: u32,
+    pub kind: u32,
+    pub cookie: u64,
+    pub label: quire_store_label,
+    pub size_bytes: u64,
+    pub native_code: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_store_answer",
+    ][::core::mem::size_of::<quire_store_answer>() - 128usize];
+    [
+        "Alignment of quire_store_answer",
+    ][::core::mem::align_of::<quire_store_answer>() - 8usize];
+    [
+        "Offset of field: quire_store_answer::outcome",
+    ][::core::mem::offset_of!(quire_store_answer, outcome) - 0usize];
+    [
+        "Offset of field: quire_store_answer::kind",
+    ][::core::mem::offset_of!(quire_store_answer, kind) - 4usize];
+    [
+        "Offset of field: quire_store_answer::cookie",
+    ][::core::mem::offset_of!(quire_store_answer, cookie) - 8usize];
+    [
+        "Offset of field: quire_store_answer::label",
+    ][::core::mem::offset_of!(quire_store_answer, label) - 16usize];
+    [
+        "Offset of field: quire_store_answer::size_bytes",
+    ][::core::mem::offset_of!(quire_store_answer, size_bytes) - 112usize];
+    [
+        "Offset of field: quire_store_answer::native_code",
+    ][::core::mem::offset_of!(quire_store_answer, native_code) - 120usize];
+};
+pub const QUIRE_STORE_ABSENT: _bindgen_ty_22 = 0;
+pub const QUIRE_STORE_PRESENT: _bindgen_ty_22 = 1;
+pub const QUIRE_STORE_UNKNOWN: _bindgen_ty_22 = 2;
+pub type _bindgen_ty_22 = u32;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_store_record {
+    pub label: quire_store_label,
+    pub value_bytes: u64,
+    pub sequence: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_store_record",
+    ][::core::mem::size_of::<quire_store_record>() - 112usize];
+    [
+        "Alignment of quire_store_record",
+    ][::core::mem::align_of::<quire_store_record>() - 8usize];
+    [
+        "Offset of field: quire_store_record::label",
+    ][::core::mem::offset_of!(quire_store_record, label) - 0usize];
+    [
+        "Offset of field: quire_store_record::value_bytes",
+    ][::core::mem::offset_of!(quire_store_record, value_bytes) - 96usize];
+    [
+        "Offset of field: quire_store_record::sequence",
+    ][::core::mem::offset_of!(quire_store_record, sequence) - 104usize];
+};
+#[repr(C)]
+#[derive(Debug)]
+pub struct quire_tier {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_tier_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub store: *const ::core::ffi::c_char,
+    pub options: *const quire_store_option,
+    pub option_count: u32,
+    pub option_stride: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_tier_desc"][::core::mem::size_of::<quire_tier_desc>() - 40usize];
+    [
+        "Alignment of quire_tier_desc",
+    ][::core::mem::align_of::<quire_tier_desc>() - 8usize];
+    [
+        "Offset of field: quire_tier_desc::struct_size",
+    ][::core::mem::offset_of!(quire_tier_desc, struct_size) - 0usize];
+    [
+        "Offset of field: quire_tier_desc::flags",
+    ][::core::mem::offset_of!(quire_tier_desc, flags) - 4usize];
+    [
+        "Offset of field: quire_tier_desc::next",
+    ][::core::mem::offset_of!(quire_tier_desc, next) - 8usize];
+    [
+        "Offset of field: quire_tier_desc::store",
+    ][::core::mem::offset_of!(quire_tier_desc, store) - 16usize];
+    [
+        "Offset of field: quire_tier_desc::options",
+    ][::core::mem::offset_of!(quire_tier_desc, options) - 24usize];
+    [
+        "Offset of field: quire_tier_desc::option_count",
+    ][::core::mem::offset_of!(quire_tier_desc, option_count) - 32usize];
+    [
+        "Offset of field: quire_tier_desc::option_stride",
+    ][::core::mem::offset_of!(quire_tier_desc, option_stride) - 36usize];
+};
+impl Default for quire_tier_desc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_TIER_WRITE_NONE: _bindgen_ty_23 = 0;
+pub const QUIRE_TIER_WRITE_THROUGH: _bindgen_ty_23 = 1;
+pub const QUIRE_TIER_WRITE_SELECTIVE: _bindgen_ty_23 = 2;
+pub const QUIRE_TIER_WRITE_BACK: _bindgen_ty_23 = 3;
+pub type _bindgen_ty_23 = u32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_cache_tier_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub fingerprint: [u8; 32usize],
+    pub write: u32,
+    pub min_load_tokens: u32,
+    pub load_timeout_ns: u64,
+    pub load_expiry_ns: u64,
+    pub max_load_bytes: u64,
+    pub max_write_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_cache_tier_desc",
+    ][::core::mem::size_of::<quire_cache_tier_desc>() - 88usize];
+    [
+        "Alignment of quire_cache_tier_desc",
+    ][::core::mem::align_of::<quire_cache_tier_desc>() - 8usize];
+    [
+        "Offset of field: quire_cache_tier_desc::struct_size",
+    ][::core::mem::offset_of!(quire_cache_tier_desc, struct_size) - 0usize];
+    [
+        "Offset of field: quire_cache_tier_desc::flags",
+    ][::core::mem::offset_of!(quire_cache_tier_desc, flags) - 4usize];
+    [
+        "Offset of field: quire_cache_tier_desc::next",
+    ][::core::mem::offset_of!(quire_cache_tier_desc, next) - 8usize];
+    [
+        "Offset of field: quire_cache_tier_desc::fingerprint",
+    ][::core::mem::offset_of!(quire_cache_tier_desc, fingerprint) - 16usize];
+    [
+        "Offset of field: quire_cache_tier_desc::write",
+    ][::core::mem::offset_of!(quire_cache_tier_desc, write) - 48usize];
+    [
+        "Offset of field: quire_cache_tier_desc::min_load_tokens",
+    ][::core::mem::offset_of!(quire_cache_tier_desc, min_load_tokens) - 52usize];
+    [
+        "Offset of field: quire_cache_tier_desc::load_timeout_ns",
+    ][::core::mem::offset_of!(quire_cache_tier_desc, load_timeout_ns) - 56usize];
+    [
+        "Offset of field: quire_cache_tier_desc::load_expiry_ns",
+    ][::core::mem::offset_of!(quire_cache_tier_desc, load_expiry_ns) - 64usize];
+    [
+        "Offset of field: quire_cache_tier_desc::max_load_bytes",
+    ][::core::mem::offset_of!(quire_cache_tier_desc, max_load_bytes) - 72usize];
+    [
+        "Offset of field: quire_cache_tier_desc::max_write_bytes",
+    ][::core::mem::offset_of!(quire_cache_tier_desc, max_write_bytes) - 80usize];
+};
+impl Default for quire_cache_tier_desc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_cache_tier_progress {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub loads_running: u32,
+    pub loads_ready: u32,
+    pub loads_ended: u64,
+    pub blocks_queued: u64,
+    pub descriptor: i32,
+    pub reserved0: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_cache_tier_progress",
+    ][::core::mem::size_of::<quire_cache_tier_progress>() - 48usize];
+    [
+        "Alignment of quire_cache_tier_progress",
+    ][::core::mem::align_of::<quire_cache_tier_progress>() - 8usize];
+    [
+        "Offset of field: quire_cache_tier_progress::struct_size",
+    ][::core::mem::offset_of!(quire_cache_tier_progress, struct_size) - 0usize];
+    [
+        "Offset of field: quire_cache_tier_progress::flags",
+    ][::core::mem::offset_of!(quire_cache_tier_progress, flags) - 4usize];
+    [
+        "Offset of field: quire_cache_tier_progress::next",
+    ][::core::mem::offset_of!(quire_cache_tier_progress, next) - 8usize];
+    [
+        "Offset of field: quire_cache_tier_progress::loads_running",
+    ][::core::mem::offset_of!(quire_cache_tier_progress, loads_running) - 16usize];
+    [
+        "Offset of field: quire_cache_tier_progress::loads_ready",
+    ][::core::mem::offset_of!(quire_cache_tier_progress, loads_ready) - 20usize];
+    [
+        "Offset of field: quire_cache_tier_progress::loads_ended",
+    ][::core::mem::offset_of!(quire_cache_tier_progress, loads_ended) - 24usize];
+    [
+        "Offset of field: quire_cache_tier_progress::blocks_queued",
+    ][::core::mem::offset_of!(quire_cache_tier_progress, blocks_queued) - 32usize];
+    [
+        "Offset of field: quire_cache_tier_progress::descriptor",
+    ][::core::mem::offset_of!(quire_cache_tier_progress, descriptor) - 40usize];
+    [
+        "Offset of field: quire_cache_tier_progress::reserved0",
+    ][::core::mem::offset_of!(quire_cache_tier_progress, reserved0) - 44usize];
+};
+impl Default for quire_cache_tier_progress {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_cache_tier_stats {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub loads_begun: u64,
+    pub loads_ready: u64,
+    pub loads_used: u64,
+    pub loads_missed: u64,
+    pub loads_failed: u64,
+    pub loads_late: u64,
+    pub loads_expired: u64,
+    pub loads_cancelled: u64,
+    pub loads_short: u64,
+    pub tokens_loaded: u64,
+    pub bytes_loaded: u64,
+    pub values_damaged: u64,
+    pub values_foreign: u64,
+    pub blocks_written: u64,
+    pub bytes_written: u64,
+    pub blocks_known: u64,
+    pub blocks_refused: u64,
+    pub blocks_dropped: u64,
+    pub blocks_evicted: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_cache_tier_stats",
+    ][::core::mem::size_of::<quire_cache_tier_stats>() - 168usize];
+    [
+        "Alignment of quire_cache_tier_stats",
+    ][::core::mem::align_of::<quire_cache_tier_stats>() - 8usize];
+    [
+        "Offset of field: quire_cache_tier_stats::struct_size",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, struct_size) - 0usize];
+    [
+        "Offset of field: quire_cache_tier_stats::flags",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, flags) - 4usize];
+    [
+        "Offset of field: quire_cache_tier_stats::next",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, next) - 8usize];
+    [
+        "Offset of field: quire_cache_tier_stats::loads_begun",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, loads_begun) - 16usize];
+    [
+        "Offset of field: quire_cache_tier_stats::loads_ready",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, loads_ready) - 24usize];
+    [
+        "Offset of field: quire_cache_tier_stats::loads_used",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, loads_used) - 32usize];
+    [
+        "Offset of field: quire_cache_tier_stats::loads_missed",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, loads_missed) - 40usize];
+    [
+        "Offset of field: quire_cache_tier_stats::loads_failed",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, loads_failed) - 48usize];
+    [
+        "Offset of field: quire_cache_tier_stats::loads_late",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, loads_late) - 56usize];
+    [
+        "Offset of field: quire_cache_tier_stats::loads_expired",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, loads_expired) - 64usize];
+    [
+        "Offset of field: quire_cache_tier_stats::loads_cancelled",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, loads_cancelled) - 72usize];
+    [
+        "Offset of field: quire_cache_tier_stats::loads_short",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, loads_short) - 80usize];
+    [
+        "Offset of field: quire_cache_tier_stats::tokens_loaded",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, tokens_loaded) - 88usize];
+    [
+        "Offset of field: quire_cache_tier_stats::bytes_loaded",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, bytes_loaded) - 96usize];
+    [
+        "Offset of field: quire_cache_tier_stats::values_damaged",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, values_damaged) - 104usize];
+    [
+        "Offset of field: quire_cache_tier_stats::values_foreign",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, values_foreign) - 112usize];
+    [
+        "Offset of field: quire_cache_tier_stats::blocks_written",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, blocks_written) - 120usize];
+    [
+        "Offset of field: quire_cache_tier_stats::bytes_written",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, bytes_written) - 128usize];
+    [
+        "Offset of field: quire_cache_tier_stats::blocks_known",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, blocks_known) - 136usize];
+    [
+        "Offset of field: quire_cache_tier_stats::blocks_refused",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, blocks_refused) - 144usize];
+    [
+        "Offset of field: quire_cache_tier_stats::blocks_dropped",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, blocks_dropped) - 152usize];
+    [
+        "Offset of field: quire_cache_tier_stats::blocks_evicted",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, blocks_evicted) - 160usize];
+};
+impl Default for quire_cache_tier_stats {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_calibration_info {
     pub struct_size: u32,
@@ -1639,10 +2304,10 @@ impl Default for quire_calibration_layer {
         }
     }
 }
-pub const QUIRE_LOG_ERROR: _bindgen_ty_18 = 1;
-pub const QUIRE_LOG_WARNING: _bindgen_ty_18 = 2;
-pub const QUIRE_LOG_INFO: _bindgen_ty_18 = 3;
-pub type _bindgen_ty_18 = u32;
+pub const QUIRE_LOG_ERROR: _bindgen_ty_24 = 1;
+pub const QUIRE_LOG_WARNING: _bindgen_ty_24 = 2;
+pub const QUIRE_LOG_INFO: _bindgen_ty_24 = 3;
+pub type _bindgen_ty_24 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_instance_desc {
@@ -1787,10 +2452,10 @@ impl Default for quire_backend_info {
         }
     }
 }
-pub const QUIRE_DEVICE_PIN_THREADS: _bindgen_ty_19 = 1;
-pub const QUIRE_DEVICE_FAST_16BIT: _bindgen_ty_19 = 2;
-pub const QUIRE_DEVICE_INLINE: _bindgen_ty_19 = 4;
-pub type _bindgen_ty_19 = u32;
+pub const QUIRE_DEVICE_PIN_THREADS: _bindgen_ty_25 = 1;
+pub const QUIRE_DEVICE_FAST_16BIT: _bindgen_ty_25 = 2;
+pub const QUIRE_DEVICE_INLINE: _bindgen_ty_25 = 4;
+pub type _bindgen_ty_25 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_device_desc {
@@ -1901,9 +2566,9 @@ impl Default for quire_device_info {
         }
     }
 }
-pub const QUIRE_MEMORY_DEVICE: _bindgen_ty_20 = 0;
-pub const QUIRE_MEMORY_HOST: _bindgen_ty_20 = 1;
-pub type _bindgen_ty_20 = u32;
+pub const QUIRE_MEMORY_DEVICE: _bindgen_ty_26 = 0;
+pub const QUIRE_MEMORY_HOST: _bindgen_ty_26 = 1;
+pub type _bindgen_ty_26 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_memory_desc {
@@ -1996,16 +2661,16 @@ impl Default for quire_memory_info {
         }
     }
 }
-pub const QUIRE_EVENT_STORED: _bindgen_ty_21 = 1;
-pub const QUIRE_EVENT_REMOVED: _bindgen_ty_21 = 2;
-pub const QUIRE_EVENT_CLEARED: _bindgen_ty_21 = 3;
-pub type _bindgen_ty_21 = u32;
-pub const QUIRE_EVENT_HAS_TOKENS: _bindgen_ty_22 = 1;
-pub const QUIRE_EVENT_KEYED: _bindgen_ty_22 = 2;
-pub type _bindgen_ty_22 = u32;
-pub const QUIRE_LEVEL_DEVICE: _bindgen_ty_23 = 0;
-pub const QUIRE_LEVEL_HOST: _bindgen_ty_23 = 1;
-pub type _bindgen_ty_23 = u32;
+pub const QUIRE_EVENT_STORED: _bindgen_ty_27 = 1;
+pub const QUIRE_EVENT_REMOVED: _bindgen_ty_27 = 2;
+pub const QUIRE_EVENT_CLEARED: _bindgen_ty_27 = 3;
+pub type _bindgen_ty_27 = u32;
+pub const QUIRE_EVENT_HAS_TOKENS: _bindgen_ty_28 = 1;
+pub const QUIRE_EVENT_KEYED: _bindgen_ty_28 = 2;
+pub type _bindgen_ty_28 = u32;
+pub const QUIRE_LEVEL_DEVICE: _bindgen_ty_29 = 0;
+pub const QUIRE_LEVEL_HOST: _bindgen_ty_29 = 1;
+pub type _bindgen_ty_29 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_cache_event {
@@ -2061,8 +2726,8 @@ const _: () = {
         "Offset of field: quire_cache_event::reserved",
     ][::core::mem::offset_of!(quire_cache_event, reserved) - 52usize];
 };
-pub const QUIRE_EVENTS_RESTART: _bindgen_ty_24 = 1;
-pub type _bindgen_ty_24 = u32;
+pub const QUIRE_EVENTS_RESTART: _bindgen_ty_30 = 1;
+pub type _bindgen_ty_30 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_events_info {
@@ -2111,12 +2776,12 @@ impl Default for quire_events_info {
         }
     }
 }
-pub const QUIRE_STEP_MAY_PREEMPT: _bindgen_ty_25 = 1;
-pub type _bindgen_ty_25 = u32;
-pub const QUIRE_PREEMPT_AUTO: _bindgen_ty_26 = 0;
-pub const QUIRE_PREEMPT_SWAP: _bindgen_ty_26 = 1;
-pub const QUIRE_PREEMPT_RECOMPUTE: _bindgen_ty_26 = 2;
-pub type _bindgen_ty_26 = u32;
+pub const QUIRE_STEP_MAY_PREEMPT: _bindgen_ty_31 = 1;
+pub type _bindgen_ty_31 = u32;
+pub const QUIRE_PREEMPT_AUTO: _bindgen_ty_32 = 0;
+pub const QUIRE_PREEMPT_SWAP: _bindgen_ty_32 = 1;
+pub const QUIRE_PREEMPT_RECOMPUTE: _bindgen_ty_32 = 2;
+pub type _bindgen_ty_32 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_step_desc {
@@ -2178,7 +2843,7 @@ pub struct quire_step_item {
     pub mask_offset: u32,
     pub mask_rows: u32,
     pub max_hit_tokens: u32,
-    pub reserved0: u32,
+    pub flags: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2217,21 +2882,24 @@ const _: () = {
         "Offset of field: quire_step_item::max_hit_tokens",
     ][::core::mem::offset_of!(quire_step_item, max_hit_tokens) - 40usize];
     [
-        "Offset of field: quire_step_item::reserved0",
-    ][::core::mem::offset_of!(quire_step_item, reserved0) - 44usize];
+        "Offset of field: quire_step_item::flags",
+    ][::core::mem::offset_of!(quire_step_item, flags) - 44usize];
 };
-pub const QUIRE_MASK_NONE: _bindgen_ty_27 = 0;
-pub const QUIRE_MASK_PARENTS: _bindgen_ty_27 = 1;
-pub const QUIRE_MASK_BITS: _bindgen_ty_27 = 2;
-pub type _bindgen_ty_27 = u32;
-pub const QUIRE_ITEM_WAIT: _bindgen_ty_28 = 0;
-pub const QUIRE_ITEM_RUN: _bindgen_ty_28 = 1;
-pub type _bindgen_ty_28 = u32;
-pub const QUIRE_WAIT_POOL: _bindgen_ty_29 = 1;
-pub const QUIRE_WAIT_WATERMARK: _bindgen_ty_29 = 2;
-pub const QUIRE_WAIT_QUOTA: _bindgen_ty_29 = 3;
-pub const QUIRE_WAIT_PREEMPTED: _bindgen_ty_29 = 4;
-pub type _bindgen_ty_29 = u32;
+pub const QUIRE_ITEM_MAY_LOAD: _bindgen_ty_33 = 1;
+pub type _bindgen_ty_33 = u32;
+pub const QUIRE_MASK_NONE: _bindgen_ty_34 = 0;
+pub const QUIRE_MASK_PARENTS: _bindgen_ty_34 = 1;
+pub const QUIRE_MASK_BITS: _bindgen_ty_34 = 2;
+pub type _bindgen_ty_34 = u32;
+pub const QUIRE_ITEM_WAIT: _bindgen_ty_35 = 0;
+pub const QUIRE_ITEM_RUN: _bindgen_ty_35 = 1;
+pub const QUIRE_ITEM_LOADING: _bindgen_ty_35 = 2;
+pub type _bindgen_ty_35 = u32;
+pub const QUIRE_WAIT_POOL: _bindgen_ty_36 = 1;
+pub const QUIRE_WAIT_WATERMARK: _bindgen_ty_36 = 2;
+pub const QUIRE_WAIT_QUOTA: _bindgen_ty_36 = 3;
+pub const QUIRE_WAIT_PREEMPTED: _bindgen_ty_36 = 4;
+pub type _bindgen_ty_36 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_step_result {
@@ -2310,15 +2978,15 @@ const _: () = {
         "Offset of field: quire_preemption::for_seq",
     ][::core::mem::offset_of!(quire_preemption, for_seq) - 24usize];
 };
-pub const QUIRE_STEP_OK: _bindgen_ty_30 = 0;
-pub const QUIRE_STEP_FAILED: _bindgen_ty_30 = 1;
-pub type _bindgen_ty_30 = u32;
-pub const QUIRE_COPY_ON_WRITE: _bindgen_ty_31 = 0;
-pub const QUIRE_COPY_SWAP_OUT: _bindgen_ty_31 = 1;
-pub const QUIRE_COPY_SWAP_IN: _bindgen_ty_31 = 2;
-pub const QUIRE_COPY_TOKEN: _bindgen_ty_31 = 3;
-pub const QUIRE_COPY_ZERO: _bindgen_ty_31 = 4;
-pub type _bindgen_ty_31 = u32;
+pub const QUIRE_STEP_OK: _bindgen_ty_37 = 0;
+pub const QUIRE_STEP_FAILED: _bindgen_ty_37 = 1;
+pub type _bindgen_ty_37 = u32;
+pub const QUIRE_COPY_ON_WRITE: _bindgen_ty_38 = 0;
+pub const QUIRE_COPY_SWAP_OUT: _bindgen_ty_38 = 1;
+pub const QUIRE_COPY_SWAP_IN: _bindgen_ty_38 = 2;
+pub const QUIRE_COPY_TOKEN: _bindgen_ty_38 = 3;
+pub const QUIRE_COPY_ZERO: _bindgen_ty_38 = 4;
+pub type _bindgen_ty_38 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_block_copy {
@@ -2354,11 +3022,11 @@ const _: () = {
         "Offset of field: quire_block_copy::dst_place",
     ][::core::mem::offset_of!(quire_block_copy, dst_place) - 20usize];
 };
-pub const QUIRE_MIGRATE_COPY_HOST_TIER: _bindgen_ty_32 = 1;
-pub type _bindgen_ty_32 = u32;
-pub const QUIRE_TIER_DEVICE: _bindgen_ty_33 = 0;
-pub const QUIRE_TIER_HOST: _bindgen_ty_33 = 1;
-pub type _bindgen_ty_33 = u32;
+pub const QUIRE_MIGRATE_COPY_HOST_TIER: _bindgen_ty_39 = 1;
+pub type _bindgen_ty_39 = u32;
+pub const QUIRE_TIER_DEVICE: _bindgen_ty_40 = 0;
+pub const QUIRE_TIER_HOST: _bindgen_ty_40 = 1;
+pub type _bindgen_ty_40 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_block_move {
@@ -2546,11 +3214,11 @@ impl Default for quire_migrate_info {
         }
     }
 }
-pub const QUIRE_KEY_ADAPTER: _bindgen_ty_34 = 1;
-pub const QUIRE_KEY_SALT: _bindgen_ty_34 = 2;
-pub const QUIRE_KEY_MEDIA: _bindgen_ty_34 = 3;
-pub const QUIRE_KEY_OTHER: _bindgen_ty_34 = 4;
-pub type _bindgen_ty_34 = u32;
+pub const QUIRE_KEY_ADAPTER: _bindgen_ty_41 = 1;
+pub const QUIRE_KEY_SALT: _bindgen_ty_41 = 2;
+pub const QUIRE_KEY_MEDIA: _bindgen_ty_41 = 3;
+pub const QUIRE_KEY_OTHER: _bindgen_ty_41 = 4;
+pub type _bindgen_ty_41 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_key {
@@ -2643,12 +3311,12 @@ impl Default for quire_seq_desc {
         }
     }
 }
-pub const QUIRE_SEQ_SWAPPED: _bindgen_ty_35 = 1;
-pub const QUIRE_SEQ_LOST: _bindgen_ty_35 = 2;
-pub const QUIRE_SEQ_IN_STEP: _bindgen_ty_35 = 4;
-pub const QUIRE_SEQ_PREEMPTED: _bindgen_ty_35 = 8;
-pub const QUIRE_SEQ_UNPUBLISHED: _bindgen_ty_35 = 16;
-pub type _bindgen_ty_35 = u32;
+pub const QUIRE_SEQ_SWAPPED: _bindgen_ty_42 = 1;
+pub const QUIRE_SEQ_LOST: _bindgen_ty_42 = 2;
+pub const QUIRE_SEQ_IN_STEP: _bindgen_ty_42 = 4;
+pub const QUIRE_SEQ_PREEMPTED: _bindgen_ty_42 = 8;
+pub const QUIRE_SEQ_UNPUBLISHED: _bindgen_ty_42 = 16;
+pub type _bindgen_ty_42 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_seq_info {
@@ -2711,8 +3379,8 @@ impl Default for quire_seq_info {
         }
     }
 }
-pub const QUIRE_END_DROP_PREFIX: _bindgen_ty_36 = 1;
-pub type _bindgen_ty_36 = u32;
+pub const QUIRE_END_DROP_PREFIX: _bindgen_ty_43 = 1;
+pub type _bindgen_ty_43 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_token_span {
@@ -2910,8 +3578,8 @@ impl Default for quire_session_info {
         }
     }
 }
-pub const QUIRE_SIZE_LATENT: _bindgen_ty_37 = 1;
-pub type _bindgen_ty_37 = u32;
+pub const QUIRE_SIZE_LATENT: _bindgen_ty_44 = 1;
+pub type _bindgen_ty_44 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_size_desc {
@@ -3020,10 +3688,10 @@ impl Default for quire_size_desc {
         }
     }
 }
-pub const QUIRE_BOUND_UNKNOWN: _bindgen_ty_38 = 0;
-pub const QUIRE_BOUND_BANDWIDTH: _bindgen_ty_38 = 1;
-pub const QUIRE_BOUND_COMPUTE: _bindgen_ty_38 = 2;
-pub type _bindgen_ty_38 = u32;
+pub const QUIRE_BOUND_UNKNOWN: _bindgen_ty_45 = 0;
+pub const QUIRE_BOUND_BANDWIDTH: _bindgen_ty_45 = 1;
+pub const QUIRE_BOUND_COMPUTE: _bindgen_ty_45 = 2;
+pub type _bindgen_ty_45 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_size_info {
@@ -3084,436 +3752,6 @@ const _: () = {
     ][::core::mem::offset_of!(quire_size_info, tokens_per_second) - 72usize];
 };
 impl Default for quire_size_info {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct quire_store_label {
-    pub key: [u8; 32usize],
-    pub fingerprint: [u8; 32usize],
-    pub name_space: [u8; 32usize],
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_store_label"][::core::mem::size_of::<quire_store_label>() - 96usize];
-    [
-        "Alignment of quire_store_label",
-    ][::core::mem::align_of::<quire_store_label>() - 1usize];
-    [
-        "Offset of field: quire_store_label::key",
-    ][::core::mem::offset_of!(quire_store_label, key) - 0usize];
-    [
-        "Offset of field: quire_store_label::fingerprint",
-    ][::core::mem::offset_of!(quire_store_label, fingerprint) - 32usize];
-    [
-        "Offset of field: quire_store_label::name_space",
-    ][::core::mem::offset_of!(quire_store_label, name_space) - 64usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_store_option {
-    pub name: *const ::core::ffi::c_char,
-    pub value: *const ::core::ffi::c_char,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    [
-        "Size of quire_store_option",
-    ][::core::mem::size_of::<quire_store_option>() - 16usize];
-    [
-        "Alignment of quire_store_option",
-    ][::core::mem::align_of::<quire_store_option>() - 8usize];
-    [
-        "Offset of field: quire_store_option::name",
-    ][::core::mem::offset_of!(quire_store_option, name) - 0usize];
-    [
-        "Offset of field: quire_store_option::value",
-    ][::core::mem::offset_of!(quire_store_option, value) - 8usize];
-};
-impl Default for quire_store_option {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub const QUIRE_STORE_OPEN_EXISTING: _bindgen_ty_39 = 1;
-pub const QUIRE_STORE_OPEN_READ_ONLY: _bindgen_ty_39 = 2;
-pub type _bindgen_ty_39 = u32;
-pub const QUIRE_STORE_INDEXED: _bindgen_ty_40 = 1;
-pub const QUIRE_STORE_PERSISTENT: _bindgen_ty_40 = 2;
-pub const QUIRE_STORE_REMOTE: _bindgen_ty_40 = 4;
-pub const QUIRE_STORE_COMPACTS: _bindgen_ty_40 = 8;
-pub type _bindgen_ty_40 = u32;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_store_info {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub next: *const quire_chain,
-    pub max_value_bytes: u64,
-    pub capacity_bytes: u64,
-    pub max_requests: u32,
-    pub reserved0: u32,
-    pub place: [::core::ffi::c_char; 256usize],
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_store_info"][::core::mem::size_of::<quire_store_info>() - 296usize];
-    [
-        "Alignment of quire_store_info",
-    ][::core::mem::align_of::<quire_store_info>() - 8usize];
-    [
-        "Offset of field: quire_store_info::struct_size",
-    ][::core::mem::offset_of!(quire_store_info, struct_size) - 0usize];
-    [
-        "Offset of field: quire_store_info::flags",
-    ][::core::mem::offset_of!(quire_store_info, flags) - 4usize];
-    [
-        "Offset of field: quire_store_info::next",
-    ][::core::mem::offset_of!(quire_store_info, next) - 8usize];
-    [
-        "Offset of field: quire_store_info::max_value_bytes",
-    ][::core::mem::offset_of!(quire_store_info, max_value_bytes) - 16usize];
-    [
-        "Offset of field: quire_store_info::capacity_bytes",
-    ][::core::mem::offset_of!(quire_store_info, capacity_bytes) - 24usize];
-    [
-        "Offset of field: quire_store_info::max_requests",
-    ][::core::mem::offset_of!(quire_store_info, max_requests) - 32usize];
-    [
-        "Offset of field: quire_store_info::reserved0",
-    ][::core::mem::offset_of!(quire_store_info, reserved0) - 36usize];
-    [
-        "Offset of field: quire_store_info::place",
-    ][::core::mem::offset_of!(quire_store_info, place) - 40usize];
-};
-impl Default for quire_store_info {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_store_stats {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub next: *const quire_chain,
-    pub records: u64,
-    pub value_bytes: u64,
-    pub used_bytes: u64,
-    pub puts: u64,
-    pub puts_known: u64,
-    pub puts_refused: u64,
-    pub hits: u64,
-    pub misses: u64,
-    pub foreign: u64,
-    pub damaged: u64,
-    pub failed_reads: u64,
-    pub removed: u64,
-    pub evicted: u64,
-    pub written_bytes: u64,
-    pub read_bytes: u64,
-    pub recovered: u64,
-    pub skipped_bytes: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    [
-        "Size of quire_store_stats",
-    ][::core::mem::size_of::<quire_store_stats>() - 152usize];
-    [
-        "Alignment of quire_store_stats",
-    ][::core::mem::align_of::<quire_store_stats>() - 8usize];
-    [
-        "Offset of field: quire_store_stats::struct_size",
-    ][::core::mem::offset_of!(quire_store_stats, struct_size) - 0usize];
-    [
-        "Offset of field: quire_store_stats::flags",
-    ][::core::mem::offset_of!(quire_store_stats, flags) - 4usize];
-    [
-        "Offset of field: quire_store_stats::next",
-    ][::core::mem::offset_of!(quire_store_stats, next) - 8usize];
-    [
-        "Offset of field: quire_store_stats::records",
-    ][::core::mem::offset_of!(quire_store_stats, records) - 16usize];
-    [
-        "Offset of field: quire_store_stats::value_bytes",
-    ][::core::mem::offset_of!(quire_store_stats, value_bytes) - 24usize];
-    [
-        "Offset of field: quire_store_stats::used_bytes",
-    ][::core::mem::offset_of!(quire_store_stats, used_bytes) - 32usize];
-    [
-        "Offset of field: quire_store_stats::puts",
-    ][::core::mem::offset_of!(quire_store_stats, puts) - 40usize];
-    [
-        "Offset of field: quire_store_stats::puts_known",
-    ][::core::mem::offset_of!(quire_store_stats, puts_known) - 48usize];
-    [
-        "Offset of field: quire_store_stats::puts_refused",
-    ][::core::mem::offset_of!(quire_store_stats, puts_refused) - 56usize];
-    [
-        "Offset of field: quire_store_stats::hits",
-    ][::core::mem::offset_of!(quire_store_stats, hits) - 64usize];
-    [
-        "Offset of field: quire_store_stats::misses",
-    ][::core::mem::offset_of!(quire_store_stats, misses) - 72usize];
-    [
-        "Offset of field: quire_store_stats::foreign",
-    ][::core::mem::offset_of!(quire_store_stats, foreign) - 80usize];
-    [
-        "Offset of field: quire_store_stats::damaged",
-    ][::core::mem::offset_of!(quire_store_stats, damaged) - 88usize];
-    [
-        "Offset of field: quire_store_stats::failed_reads",
-    ][::core::mem::offset_of!(quire_store_stats, failed_reads) - 96usize];
-    [
-        "Offset of field: quire_store_stats::removed",
-    ][::core::mem::offset_of!(quire_store_stats, removed) - 104usize];
-    [
-        "Offset of field: quire_store_stats::evicted",
-    ][::core::mem::offset_of!(quire_store_stats, evicted) - 112usize];
-    [
-        "Offset of field: quire_store_stats::written_bytes",
-    ][::core::mem::offset_of!(quire_store_stats, written_bytes) - 120usize];
-    [
-        "Offset of field: quire_store_stats::read_bytes",
-    ][::core::mem::offset_of!(quire_store_stats, read_bytes) - 128usize];
-    [
-        "Offset of field: quire_store_stats::recovered",
-    ][::core::mem::offset_of!(quire_store_stats, recovered) - 136usize];
-    [
-        "Offset of field: quire_store_stats::skipped_bytes",
-    ][::core::mem::offset_of!(quire_store_stats, skipped_bytes) - 144usize];
-};
-impl Default for quire_store_stats {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_store_piece {
-    pub address: *mut ::core::ffi::c_void,
-    pub size_bytes: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_store_piece"][::core::mem::size_of::<quire_store_piece>() - 16usize];
-    [
-        "Alignment of quire_store_piece",
-    ][::core::mem::align_of::<quire_store_piece>() - 8usize];
-    [
-        "Offset of field: quire_store_piece::address",
-    ][::core::mem::offset_of!(quire_store_piece, address) - 0usize];
-    [
-        "Offset of field: quire_store_piece::size_bytes",
-    ][::core::mem::offset_of!(quire_store_piece, size_bytes) - 8usize];
-};
-impl Default for quire_store_piece {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub const QUIRE_STORE_PUT: _bindgen_ty_41 = 1;
-pub const QUIRE_STORE_GET: _bindgen_ty_41 = 2;
-pub const QUIRE_STORE_FIND: _bindgen_ty_41 = 3;
-pub const QUIRE_STORE_REMOVE: _bindgen_ty_41 = 4;
-pub const QUIRE_STORE_FLUSH: _bindgen_ty_41 = 5;
-pub const QUIRE_STORE_COMPACT: _bindgen_ty_41 = 6;
-pub type _bindgen_ty_41 = u32;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_store_request {
-    pub kind: u32,
-    pub flags: u32,
-    pub cookie: u64,
-    pub label: quire_store_label,
-    pub pieces: *const quire_store_piece,
-    pub piece_count: u32,
-    pub reserved0: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    [
-        "Size of quire_store_request",
-    ][::core::mem::size_of::<quire_store_request>() - 128usize];
-    [
-        "Alignment of quire_store_request",
-    ][::core::mem::align_of::<quire_store_request>() - 8usize];
-    [
-        "Offset of field: quire_store_request::kind",
-    ][::core::mem::offset_of!(quire_store_request, kind) - 0usize];
-    [
-        "Offset of field: quire_store_request::flags",
-    ][::core::mem::offset_of!(quire_store_request, flags) - 4usize];
-    [
-        "Offset of field: quire_store_request::cookie",
-    ][::core::mem::offset_of!(quire_store_request, cookie) - 8usize];
-    [
-        "Offset of field: quire_store_request::label",
-    ][::core::mem::offset_of!(quire_store_request, label) - 16usize];
-    [
-        "Offset of field: quire_store_request::pieces",
-    ][::core::mem::offset_of!(quire_store_request, pieces) - 112usize];
-    [
-        "Offset of field: quire_store_request::piece_count",
-    ][::core::mem::offset_of!(quire_store_request, piece_count) - 120usize];
-    [
-        "Offset of field: quire_store_request::reserved0",
-    ][::core::mem::offset_of!(quire_store_request, reserved0) - 124usize];
-};
-impl Default for quire_store_request {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub const QUIRE_STORE_DONE: _bindgen_ty_42 = 0;
-pub const QUIRE_STORE_MISS: _bindgen_ty_42 = 1;
-pub const QUIRE_STORE_FOREIGN: _bindgen_ty_42 = 2;
-pub const QUIRE_STORE_DAMAGED: _bindgen_ty_42 = 3;
-pub const QUIRE_STORE_SIZE: _bindgen_ty_42 = 4;
-pub const QUIRE_STORE_FULL: _bindgen_ty_42 = 5;
-pub const QUIRE_STORE_FAILED: _bindgen_ty_42 = 6;
-pub const QUIRE_STORE_CANCELLED: _bindgen_ty_42 = 7;
-pub const QUIRE_STORE_NOTICE_GONE: _bindgen_ty_42 = 16;
-pub const QUIRE_STORE_NOTICE_LOST: _bindgen_ty_42 = 17;
-pub type _bindgen_ty_42 = u32;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct quire_store_answer {
-    pub outcome: u32,
-    pub kind: u32,
-    pub cookie: u64,
-    pub label: quire_store_label,
-    pub size_bytes: u64,
-    pub native_code: i64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    [
-        "Size of quire_store_answer",
-    ][::core::mem::size_of::<quire_store_answer>() - 128usize];
-    [
-        "Alignment of quire_store_answer",
-    ][::core::mem::align_of::<quire_store_answer>() - 8usize];
-    [
-        "Offset of field: quire_store_answer::outcome",
-    ][::core::mem::offset_of!(quire_store_answer, outcome) - 0usize];
-    [
-        "Offset of field: quire_store_answer::kind",
-    ][::core::mem::offset_of!(quire_store_answer, kind) - 4usize];
-    [
-        "Offset of field: quire_store_answer::cookie",
-    ][::core::mem::offset_of!(quire_store_answer, cookie) - 8usize];
-    [
-        "Offset of field: quire_store_answer::label",
-    ][::core::mem::offset_of!(quire_store_answer, label) - 16usize];
-    [
-        "Offset of field: quire_store_answer::size_bytes",
-    ][::core::mem::offset_of!(quire_store_answer, size_bytes) - 112usize];
-    [
-        "Offset of field: quire_store_answer::native_code",
-    ][::core::mem::offset_of!(quire_store_answer, native_code) - 120usize];
-};
-pub const QUIRE_STORE_ABSENT: _bindgen_ty_43 = 0;
-pub const QUIRE_STORE_PRESENT: _bindgen_ty_43 = 1;
-pub const QUIRE_STORE_UNKNOWN: _bindgen_ty_43 = 2;
-pub type _bindgen_ty_43 = u32;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct quire_store_record {
-    pub label: quire_store_label,
-    pub value_bytes: u64,
-    pub sequence: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    [
-        "Size of quire_store_record",
-    ][::core::mem::size_of::<quire_store_record>() - 112usize];
-    [
-        "Alignment of quire_store_record",
-    ][::core::mem::align_of::<quire_store_record>() - 8usize];
-    [
-        "Offset of field: quire_store_record::label",
-    ][::core::mem::offset_of!(quire_store_record, label) - 0usize];
-    [
-        "Offset of field: quire_store_record::value_bytes",
-    ][::core::mem::offset_of!(quire_store_record, value_bytes) - 96usize];
-    [
-        "Offset of field: quire_store_record::sequence",
-    ][::core::mem::offset_of!(quire_store_record, sequence) - 104usize];
-};
-#[repr(C)]
-#[derive(Debug)]
-pub struct quire_tier {
-    _unused: [u8; 0],
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_tier_desc {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub next: *const quire_chain,
-    pub store: *const ::core::ffi::c_char,
-    pub options: *const quire_store_option,
-    pub option_count: u32,
-    pub option_stride: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_tier_desc"][::core::mem::size_of::<quire_tier_desc>() - 40usize];
-    [
-        "Alignment of quire_tier_desc",
-    ][::core::mem::align_of::<quire_tier_desc>() - 8usize];
-    [
-        "Offset of field: quire_tier_desc::struct_size",
-    ][::core::mem::offset_of!(quire_tier_desc, struct_size) - 0usize];
-    [
-        "Offset of field: quire_tier_desc::flags",
-    ][::core::mem::offset_of!(quire_tier_desc, flags) - 4usize];
-    [
-        "Offset of field: quire_tier_desc::next",
-    ][::core::mem::offset_of!(quire_tier_desc, next) - 8usize];
-    [
-        "Offset of field: quire_tier_desc::store",
-    ][::core::mem::offset_of!(quire_tier_desc, store) - 16usize];
-    [
-        "Offset of field: quire_tier_desc::options",
-    ][::core::mem::offset_of!(quire_tier_desc, options) - 24usize];
-    [
-        "Offset of field: quire_tier_desc::option_count",
-    ][::core::mem::offset_of!(quire_tier_desc, option_count) - 32usize];
-    [
-        "Offset of field: quire_tier_desc::option_stride",
-    ][::core::mem::offset_of!(quire_tier_desc, option_stride) - 36usize];
-};
-impl Default for quire_tier_desc {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -4228,10 +4466,54 @@ pub struct quire_api {
             error: *mut quire_error,
         ) -> quire_status,
     >,
+    pub cache_attach_tier: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            tier: *mut quire_tier,
+            desc: *const quire_cache_tier_desc,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub cache_detach_tier_wait: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            timeout_ns: u64,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub cache_poll_tier: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            progress: *mut quire_cache_tier_progress,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub cache_load_wait: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            timeout_ns: u64,
+            progress: *mut quire_cache_tier_progress,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub cache_cancel_load: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            seq: quire_seq,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub cache_get_tier_stats: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            stats: *mut quire_cache_tier_stats,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 680usize];
+    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 728usize];
     ["Alignment of quire_api"][::core::mem::align_of::<quire_api>() - 8usize];
     [
         "Offset of field: quire_api::struct_size",
@@ -4494,6 +4776,24 @@ const _: () = {
     [
         "Offset of field: quire_api::tier_request_wait",
     ][::core::mem::offset_of!(quire_api, tier_request_wait) - 672usize];
+    [
+        "Offset of field: quire_api::cache_attach_tier",
+    ][::core::mem::offset_of!(quire_api, cache_attach_tier) - 680usize];
+    [
+        "Offset of field: quire_api::cache_detach_tier_wait",
+    ][::core::mem::offset_of!(quire_api, cache_detach_tier_wait) - 688usize];
+    [
+        "Offset of field: quire_api::cache_poll_tier",
+    ][::core::mem::offset_of!(quire_api, cache_poll_tier) - 696usize];
+    [
+        "Offset of field: quire_api::cache_load_wait",
+    ][::core::mem::offset_of!(quire_api, cache_load_wait) - 704usize];
+    [
+        "Offset of field: quire_api::cache_cancel_load",
+    ][::core::mem::offset_of!(quire_api, cache_cancel_load) - 712usize];
+    [
+        "Offset of field: quire_api::cache_get_tier_stats",
+    ][::core::mem::offset_of!(quire_api, cache_get_tier_stats) - 720usize];
 };
 pub type quire_get_api_fn = ::core::option::Option<
     unsafe extern "C" fn(
@@ -4503,19 +4803,19 @@ pub type quire_get_api_fn = ::core::option::Option<
         error: *mut quire_error,
     ) -> quire_status,
 >;
-pub const QUIRE_VULKAN_SHADER_INT64: _bindgen_ty_44 = 1;
-pub const QUIRE_VULKAN_SHADER_INT16: _bindgen_ty_44 = 2;
-pub const QUIRE_VULKAN_STORAGE_16BIT: _bindgen_ty_44 = 4;
-pub const QUIRE_VULKAN_STORAGE_8BIT: _bindgen_ty_44 = 8;
-pub const QUIRE_VULKAN_SHADER_INT8: _bindgen_ty_44 = 16;
-pub const QUIRE_VULKAN_BUFFER_DEVICE_ADDRESS: _bindgen_ty_44 = 32;
-pub const QUIRE_VULKAN_TIMELINE_SEMAPHORE: _bindgen_ty_44 = 64;
-pub const QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT: _bindgen_ty_44 = 128;
-pub const QUIRE_VULKAN_SYNCHRONIZATION2: _bindgen_ty_44 = 256;
-pub const QUIRE_VULKAN_MAINTENANCE4: _bindgen_ty_44 = 512;
-pub const QUIRE_VULKAN_NEEDED_FEATURES: _bindgen_ty_44 = 1023;
-pub const QUIRE_VULKAN_EXTERNAL_MEMORY_HOST: _bindgen_ty_44 = 1024;
-pub type _bindgen_ty_44 = u32;
+pub const QUIRE_VULKAN_SHADER_INT64: _bindgen_ty_46 = 1;
+pub const QUIRE_VULKAN_SHADER_INT16: _bindgen_ty_46 = 2;
+pub const QUIRE_VULKAN_STORAGE_16BIT: _bindgen_ty_46 = 4;
+pub const QUIRE_VULKAN_STORAGE_8BIT: _bindgen_ty_46 = 8;
+pub const QUIRE_VULKAN_SHADER_INT8: _bindgen_ty_46 = 16;
+pub const QUIRE_VULKAN_BUFFER_DEVICE_ADDRESS: _bindgen_ty_46 = 32;
+pub const QUIRE_VULKAN_TIMELINE_SEMAPHORE: _bindgen_ty_46 = 64;
+pub const QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT: _bindgen_ty_46 = 128;
+pub const QUIRE_VULKAN_SYNCHRONIZATION2: _bindgen_ty_46 = 256;
+pub const QUIRE_VULKAN_MAINTENANCE4: _bindgen_ty_46 = 512;
+pub const QUIRE_VULKAN_NEEDED_FEATURES: _bindgen_ty_46 = 1023;
+pub const QUIRE_VULKAN_EXTERNAL_MEMORY_HOST: _bindgen_ty_46 = 1024;
+pub type _bindgen_ty_46 = u32;
 pub type quire_vulkan_function = ::core::option::Option<unsafe extern "C" fn()>;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

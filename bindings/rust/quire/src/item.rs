@@ -45,6 +45,12 @@ impl Item {
         self
     }
 
+    /// Lets the item wait for its prefix to be loaded from the cache's tier.
+    pub fn may_load(mut self) -> Self {
+        self.0.flags |= sys::QUIRE_ITEM_MAY_LOAD;
+        self
+    }
+
     /// Makes the last `count` tokens drafts: [`Sequence::accept`].
     pub fn drafts(mut self, count: u32) -> Self {
         self.0.draft_count = count;
@@ -102,6 +108,8 @@ pub enum Wait {
     Quota,
     /// It gave up its blocks in this step.
     Preempted,
+    /// Its prefix is being loaded from the cache's tier.
+    Loading,
     /// A reason that this crate does not know.
     Other,
 }
@@ -120,6 +128,9 @@ impl ItemResult {
 
     /// Why the item waits; `None`: it runs.
     pub fn wait(&self) -> Option<Wait> {
+        if self.0.outcome == sys::QUIRE_ITEM_LOADING {
+            return Some(Wait::Loading);
+        }
         (!self.runs()).then_some(match self.0.reason {
             sys::QUIRE_WAIT_POOL => Wait::Pool,
             sys::QUIRE_WAIT_WATERMARK => Wait::Watermark,

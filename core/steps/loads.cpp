@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "core/steps/loads.hpp"
+
+namespace quire {
+
+bool Loads::open(LoadSource *source, const Geometry *geometry, uint32_t max_sequences,
+                 uint64_t expiry_ns) {
+    if (!of_.create(max_sequences)) return false;
+    for (Load &load : slots_) {
+        load.tokens.bind(host_);
+        load.names.bind(host_);
+        load.blocks.bind(host_);
+    }
+    geometry_ = geometry;
+    source_ = source;
+    expiry_ns_ = expiry_ns;
+    counts = quire_cache_tier_stats{};
+    ended = 0;
+    stopped_ = false;
+    return true;
+}
+
+void Loads::close() {
+    drop_all();
+    for (Load &load : slots_) {
+        load.tokens.clear();
+        load.names.clear();
+        load.blocks.clear();
+    }
+    of_.clear();
+    source_ = nullptr;
+}
+
+Load *Loads::find(uint32_t sequence, uint64_t handle) {
+    if (source_ == nullptr || of_[sequence].handle != handle) return nullptr;
+    uint32_t slot = of_[sequence].slot;
+    return slot != kNone ? &slots_[slot] : nullptr;
+}
+
+// Frees the slot. The sequence's place is for the caller to set.
+void Loads::clear(Load *load) {
+    load->handle = 0;
+    load->serial = 0;
+    load->is_ready = load->is_taken = false;
+    load->length = load->awaited = 0;
+    load->tokens.shrink(0);
+    load->names.shrink(0);
+    load->blocks.shrink(0);
+    --count_;
+}
+
+void Loads::drop(Load *load) {
+    QUIRE_ASSERT(load->handle != 0 && !load->is_taken);
+    of_[load->sequence] = Place{};
+    for (uint32_t i = 0; i < load->blocks.size(); ++i) {
+        if (load->blocks[i] == kNullBlock) continue;
+        journal_.drop_host(i / load->length, load->blocks[i], 0);
+    }
+    if (!load->is_ready) ++ended;
+    clear(load);
+}
+
+void Loads::fail(Load *load) {
+    const Place spent{load->handle, kNone};
+    const uint32_t sequence = load->sequence;
+    drop(load);
+    of_[sequence] = spent;
+}
+
+void Loads::drop_begun(uint64_t call) {
+    for (Load &load : slots_) {
+        if (load.handle != 0 && load.call == call && !load.is_taken) drop(&load);
+    }
+}
+
+void Loads::drop_all() {
+    for (Load &load : slots_) {
+        if (load.handle == 0) continue;
+        ++counts.loads_cancelled;
+        drop(&load);
+    }
+}
+
+void Loads::forget(uint32_t sequence, uint64_t handle) {
+    if (source_ == nullptr || of_[sequence].handle != handle) return;
+    if (Load *load = find(sequence, handle); load != nullptr) {
+        ++counts.loads_cancelled;
+        drop(load);
+    }
+    of_[sequence] = Place{};
+}
+
+void Loads::settle(Load *load) {
+    ++counts.loads_used;
+    counts.tokens_loaded += uint64_t{load->length} << geometry_->block_shift;
+    of_[load->sequence] = Place{};
+    clear(load);
+}
+
+// True if the load is of the request's tokens.
+bool Loads::is_of(const Load &load, const LoadRequest &request) const {
+    return load.length <= request.blocks &&
+           token_pages_.equal(request.s->tokens, 0, load.tokens.data(),
+                              static_cast<uint32_t>(load.tokens.size()));
+}
+
+LoadAdvice Loads::consult(const LoadRequest &request, uint64_t call, Load **out) {
+    *out = nullptr;
+    Load *load = find(request.sequence, request.handle);
+    bool from_front = false;
+    if (load != nullptr && !is_of(*load, request)) {
+        ++counts.loads_cancelled;
+        drop(load);
+        load = nullptr;
+    } else if (load != nullptr && load->is_ready && load->first > request.matched) {
+        // The device has lost what the load was to continue. The next one leans on nothing.
+        drop(load);
+        load = nullptr;
+        from_front = true;
+    }
+    if (load != nullptr) {
+        if (!load->is_ready) return LoadAdvice::wait;
+        load->expiry_ns = source_->now_ns() + expiry_ns_;
+        *out = load;
+        return LoadAdvice::use;
+    }
+    if (stopped_ || of_[request.sequence].handle == request.handle) return LoadAdvice::compute;
+    LoadRequest asked = request;
+    asked.from_front = from_front;
+    of_[request.sequence] = Place{request.handle, kNone};
+    Load *slot = nullptr;
+    for (Load &one : slots_) {
+        if (one.handle == 0) slot = &one;
+    }
+    if (slot == nullptr) {
+        ++counts.loads_short;
+        return LoadAdvice::compute;
+    }
+    if (!source_->begin_load(asked, slot)) {
+        slot->tokens.shrink(0);
+        slot->names.shrink(0);
+        slot->blocks.shrink(0);
+        slot->length = 0;
+        return LoadAdvice::compute;
+    }
+    slot->handle = request.handle;
+    slot->sequence = request.sequence;
+    slot->serial = ++serials_;
+    slot->call = call;
+    of_[request.sequence].slot = slot_of(*slot);
+    ++count_;
+    ++counts.loads_begun;
+    return LoadAdvice::wait;
+}
+
+}  // namespace quire

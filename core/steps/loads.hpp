@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// loads: prefixes that are on their way from a tier to host blocks, or lie there for an item to
+// use.
+//
+// A load belongs to one sequence, which has nothing computed. It holds its host blocks until an
+// item takes them, or it is dropped. An item that takes a load lets go of the host blocks within
+// the step's journal, so undoing the item gives them back; the load itself is freed at the commit.
+// Loads are no part of a step: they outlive one that is aborted.
+//
+// A LoadSource fills them; without one there are no loads.
+//
+// Invariants: (1) a load's host blocks have one reference, which is the load's, unless it is taken;
+// (2) a sequence has at most one load; (3) a load that is running is not taken.
+//
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "core/base/sha256.hpp"
+#include "core/blocks/journal.hpp"
+#include "quire/cache_tier.h"
+
+namespace quire {
+
+struct Load {
+    uint64_t handle = 0;  // the sequence's; 0: unused
+    uint64_t serial = 0;  // another one for each load
+    uint64_t deadline_ns = 0;
+    uint64_t expiry_ns = 0;
+    uint64_t call = 0;  // the begin or add call in which it began
+    uint32_t sequence = 0;
+    uint32_t first = 0;     // blocks before it were on the device when the load began
+    uint32_t length = 0;    // blocks of the hit
+    uint32_t next = 0;      // the entry of `blocks` to ask for next
+    uint32_t awaited = 0;   // entries that have not arrived
+    bool is_ready = false;  // all have
+    bool is_taken = false;  // by an item of the open step
+    Array<quire_token> tokens;
+    Array<Digest> names;     // [length] of each block with all before it
+    Array<uint32_t> blocks;  // [group][length] in the host tier; kNullBlock: not loaded
+
+    uint32_t block(uint32_t group, uint32_t index) const {
+        return blocks[uint64_t{group} * length + index];
+    }
+};
+
+// An item that may load, and what the device has of it.
+struct LoadRequest {
+    const Sequence *s;
+    uint32_t sequence;
+    uint64_t handle;
+    uint32_t blocks;  // of its tokens that may be found
+    uint32_t hit;     // of them, the device has so many that an item could use
+    const uint32_t *nodes;
+    uint32_t matched;  // [matched] nodes of its front
+    bool from_front;   // load blocks too that the device has
+};
+
+class LoadSource {
+ public:
+    // Begins a load if that brings enough. False: the item is computed.
+    virtual bool begin_load(const LoadRequest &request, Load *load) = 0;
+    virtual uint64_t now_ns() = 0;
+
+ protected:
+    ~LoadSource() = default;
+};
+
+enum class LoadAdvice { compute, wait, use };
+
+class Loads {
+ public:
+    static constexpr uint32_t kMost = 64;
+
+    Loads(const HostAllocator *host, Journal *journal, const TokenPages *tokens)
+        : host_(host), journal_(*journal), token_pages_(*tokens), of_(host) {}
+
+    [[nodiscard]] bool open(LoadSource *source, const Geometry *geometry, uint32_t max_sequences,
+                            uint64_t expiry_ns);
+    // Drops all loads. Not while a step is open.
+    void close();
+    bool is_open() const { return source_ != nullptr; }
+    // Begins no more; items are computed.
+    void stop() { stopped_ = true; }
+
+    // What becomes of an item that may load; *out is the load, if it has one to use.
+    LoadAdvice consult(const LoadRequest &request, uint64_t call, Load **out);
+    // The sequence's load, or nullptr.
+    Load *find(uint32_t sequence, uint64_t handle);
+    // Drops it and says that an item of the sequence must be computed.
+    void fail(Load *load);
+    void drop(Load *load);
+    // Drops what a call began that has failed since.
+    void drop_begun(uint64_t call);
+    void drop_all();
+    // The sequence is gone: so is its load. Not while the sequence is in the open step.
+    void forget(uint32_t sequence, uint64_t handle);
+    // An item that takes the load is final.
+    void settle(Load *load);
+    // The sequence is computed: it may load again when nothing of it is computed any more.
+    void note_computed(uint32_t sequence, uint64_t handle) {
+        if (source_ != nullptr && of_[sequence].handle == handle) forget(sequence, handle);
+    }
+
+    uint32_t count() const { return count_; }
+    Load &operator[](uint32_t slot) { return slots_[slot]; }
+    const Load &operator[](uint32_t slot) const { return slots_[slot]; }
+    uint32_t slot_of(const Load &load) const { return static_cast<uint32_t>(&load - slots_); }
+
+    quire_cache_tier_stats counts{};
+    uint64_t ended = 0;
+
+ private:
+    // A sequence's load; kNone: the store had nothing for it, or the load failed.
+    struct Place {
+        uint64_t handle;
+        uint32_t slot;
+    };
+
+    void clear(Load *load);
+    bool is_of(const Load &load, const LoadRequest &request) const;
+
+    const HostAllocator *host_;
+    Journal &journal_;
+    const TokenPages &token_pages_;
+    const Geometry *geometry_ = nullptr;
+    LoadSource *source_ = nullptr;
+    Array<Place> of_;  // by sequence
+    Load slots_[kMost];
+    uint32_t count_ = 0;
+    uint64_t serials_ = 0;
+    uint64_t expiry_ns_ = 0;
+    bool stopped_ = false;
+};
+
+}  // namespace quire

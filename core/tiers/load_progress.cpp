@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// load_progress: asks for what loads lack, and takes the store's answers.
+
+#include "core/tiers/cache_tier.hpp"
+
+namespace quire {
+
+Load *CacheTier::load_of(const Transfer &transfer) {
+    if (transfer.kind != QUIRE_STORE_GET) return nullptr;
+    Load &load = books_.loads[transfer.load];
+    return load.handle != 0 && load.serial == transfer.serial ? &load : nullptr;
+}
+
+void CacheTier::reap() {
+    uint32_t count = kAtOnce;
+    while (count == kAtOnce && budget_ != 0 && !lied_) {
+        quire_store_answer answers[kAtOnce] = {};
+        count = 0;
+        Status reaped = link_->reap(answers, kAtOnce, &count, &lie_);
+        if (!reaped.ok()) return note_lie(reaped);
+        for (uint32_t i = 0; i < count && !lied_; ++i) take_answer(answers[i]);
+    }
+}
+
+void CacheTier::take_answer(const quire_store_answer &answer) {
+    if (answer.kind == 0) return;  // a notice: what find says of now is what counts
+    Transfer *transfer = link_->transfers.find(answer.cookie, answer.kind);
+    if (transfer == nullptr || answer.outcome > QUIRE_STORE_CANCELLED)
+        return note_lie(fail(QUIRE_E_BACKEND,
+                             "the store broke its contract: reap gave an answer "
+                             "to no request, or an unknown outcome"));
+    quire_cache_tier_stats &counts = books_.loads.counts;
+    if (Load *load = load_of(*transfer); load != nullptr) {
+        take_value(*transfer, answer, load);
+    } else if (answer.kind == QUIRE_STORE_PUT) {
+        const bool is_done = answer.outcome == QUIRE_STORE_DONE;
+        ++(is_done ? counts.blocks_written : counts.blocks_refused);
+        counts.bytes_written += is_done ? transfer->piece.size_bytes : 0;
+    } else if (answer.kind == QUIRE_STORE_FLUSH) {
+        is_flushed_ = true;
+    }
+    link_->transfers.end(transfer);
+}
+
+// True if the value is the block that the load awaits; counts what is wrong with it.
+bool CacheTier::is_right(const Transfer &transfer, const Load &load, CanonicalBlock *form) {
+    const uint32_t group = transfer.entry / load.length, index = transfer.entry % load.length;
+    const Geometry &geometry = books_.geometry;
+    quire_cache_tier_stats &counts = books_.loads.counts;
+    if (!CanonicalBlock::open(transfer.bytes.data(), transfer.bytes.size(), form).ok()) {
+        ++counts.values_damaged;
+        return false;
+    }
+    CanonicalHeader wanted = whole_header(geometry, group, index, geometry.block_tokens);
+    const Digest &tenant = *keys_.tenant(books_.sequences[load.sequence].root);
+    std::memcpy(wanted.namespace_digest, tenant.bytes, sizeof wanted.namespace_digest);
+    std::memcpy(wanted.content_digest, load.names[index].bytes, sizeof wanted.content_digest);
+    CanonicalHeader is = form->header();
+    wanted.magic = is.magic;  // open() judged these
+    wanted.version = is.version;
+    wanted.byte_order = is.byte_order;
+    wanted.size_bytes = is.size_bytes;
+    wanted.checksum = is.checksum;
+    const quire_token *tokens = load.tokens.data() + (uint64_t{index} << geometry.block_shift);
+    bool right = std::memcmp(&is, &wanted, sizeof is) == 0 &&
+                 std::memcmp(transfer.bytes.data() + sizeof is, tokens,
+                             uint64_t{geometry.block_tokens} * sizeof *tokens) == 0 &&
+                 has_scales(books_.scales, *form, transfer.bytes.data());
+    counts.values_foreign += right ? 0 : 1;
+    return right;
+}
+
+void CacheTier::take_value(const Transfer &transfer, const quire_store_answer &answer, Load *load) {
+    quire_cache_tier_stats &counts = books_.loads.counts;
+    CanonicalBlock form;
+    switch (answer.outcome) {
+        case QUIRE_STORE_DONE:
+            spend(transfer.piece.size_bytes);
+            if (is_right(transfer, *load, &form)) break;
+            ++counts.loads_missed;
+            return books_.loads.fail(load);
+        case QUIRE_STORE_DAMAGED:
+            ++counts.values_damaged;
+            ++counts.loads_missed;
+            return books_.loads.fail(load);
+        case QUIRE_STORE_FOREIGN:
+        case QUIRE_STORE_SIZE:
+            ++counts.values_foreign;
+            ++counts.loads_missed;
+            return books_.loads.fail(load);
+        case QUIRE_STORE_MISS:
+            ++counts.loads_missed;
+            return books_.loads.fail(load);
+        default:
+            ++counts.loads_failed;
+            return books_.loads.fail(load);
+    }
+    scatter(form, transfer.bytes.data(), books_.shards, load->blocks[transfer.entry]);
+    counts.bytes_loaded += transfer.piece.size_bytes;
+    if (--load->awaited != 0) return;
+    load->is_ready = true;
+    load->expiry_ns = now_ns() + desc_.load_expiry_ns;
+    ++counts.loads_ready;
+    ++books_.loads.ended;
+}
+
+void CacheTier::expire() {
+    const uint64_t now = now_ns();
+    for (uint32_t slot = 0; slot < Loads::kMost; ++slot) {
+        Load &load = books_.loads[slot];
+        if (load.handle == 0 || load.is_taken) continue;
+        if (!load.is_ready && now >= load.deadline_ns) {
+            ++books_.loads.counts.loads_late;
+            books_.loads.fail(&load);
+        } else if (load.is_ready && now >= load.expiry_ns) {
+            ++books_.loads.counts.loads_expired;
+            books_.loads.drop(&load);
+        }
+    }
+}
+
+// Tells the store of requests that no load waits for any more. Their memory stays until they end.
+void CacheTier::cancel_orphans() {
+    if (link_->transfers.bytes(QUIRE_STORE_GET) == 0) return;
+    for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
+        Transfer &t = link_->transfers[slot];
+        if (t.cookie == 0 || t.kind != QUIRE_STORE_GET || t.is_cancelled) continue;
+        if (load_of(t) != nullptr) continue;
+        t.is_cancelled = true;
+        quire_error ignored{};
+        ignored.struct_size = sizeof ignored;
+        (void)link_->cancel(t.cookie, &ignored);
+    }
+}
+
+// The load that began first and has more to ask for; nullptr: none has.
+Load *CacheTier::next_load() {
+    Load *next = nullptr;
+    for (uint32_t slot = 0; slot < Loads::kMost; ++slot) {
+        Load &load = books_.loads[slot];
+        if (load.handle == 0 || load.is_ready || load.next == load.blocks.size()) continue;
+        if (next == nullptr || load.serial < next->serial) next = &load;
+    }
+    return next;
+}
+
+// Asks for the load's next blocks. False: the store takes no more for now.
+bool CacheTier::ask_for(Load *load) {
+    const Digest &tenant = *keys_.tenant(books_.sequences[load->sequence].root);
+    Transfer *asked[kAtOnce];
+    quire_store_request requests[kAtOnce];
+    uint32_t count = 0;
+    while (load->next != load->blocks.size() && count != kAtOnce) {
+        const uint32_t entry = load->next;
+        const uint32_t group = entry / load->length;
+        if (load->blocks[entry] == kNullBlock) {
+            ++load->next;
+            continue;
+        }
+        const uint64_t size = form_bytes_[group],
+                       under_way = link_->transfers.bytes(QUIRE_STORE_GET);
+        if (under_way != 0 && under_way + size > desc_.max_load_bytes) break;
+        Transfer *t = link_->transfers.take(QUIRE_STORE_GET, size);
+        if (t == nullptr) break;
+        t->load = books_.loads.slot_of(*load);
+        t->serial = load->serial;
+        t->entry = entry;
+        quire_store_request &request = requests[count];
+        request = quire_store_request{};
+        request.kind = QUIRE_STORE_GET;
+        request.cookie = t->cookie;
+        request.label = keys_.label(load->names[entry % load->length], group, tenant);
+        request.pieces = &t->piece;
+        request.piece_count = 1;
+        asked[count++] = t;
+        ++load->next;
+    }
+    if (count == 0) return load->next == load->blocks.size();
+    uint32_t taken = 0;
+    quire_error why{};
+    why.struct_size = sizeof why;
+    Status given = link_->submit(requests, count, &taken, &why);
+    if (!given.ok()) taken = 0;
+    for (uint32_t i = count; i-- > taken;) {
+        load->next = asked[i]->entry;
+        link_->transfers.end(asked[i]);
+    }
+    if (!given.ok()) {
+        ++books_.loads.counts.loads_failed;
+        books_.loads.fail(load);
+    }
+    return taken == count;
+}
+
+void CacheTier::ask_for_loads() {
+    if (lied_) return;
+    while (books_.loads.count() != 0) {
+        Load *load = next_load();
+        if (load == nullptr || !ask_for(load)) return;
+    }
+}
+
+}  // namespace quire

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// write_progress: copies cached blocks to the host and gives them to the store.
+
+#include "core/tiers/cache_tier.hpp"
+
+namespace quire {
+
+// Queues and host memory on the devices that the cache is on.
+bool CacheTier::create_shores() {
+    if (shores_ != nullptr) return true;
+    if (cannot_copy_) return false;
+    shores_.reset(new (std::nothrow) Shores);
+    if (shores_ == nullptr) return false;
+    for (uint32_t i = 0; i < books_.shards.count(); ++i) {
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            if (!books_.shards[i].holds(g)) continue;
+            const auto stride = static_cast<uint64_t>(books_.shards[i].pool(g).block_stride);
+            if (stride > shores_->stride) shores_->stride = stride;
+        }
+    }
+    quire_error ignored{};
+    ignored.struct_size = sizeof ignored;
+    for (uint32_t i = 0; i < books_.shards.count(); ++i) {
+        Shore &shore = shores_->of[i];
+        shore.device = books_.shards[i].device();
+        ++shores_->count;
+        void *pointer = nullptr;
+        Status made = shore.queue.create(shore.device, &ignored);
+        if (made.ok()) {
+            made = allocate_memory(*shore.device, kLandings * shores_->stride, QUIRE_BE_MEMORY_HOST,
+                                   &shore.address, &pointer, &ignored);
+        }
+        if (!made.ok()) {
+            leave_devices();
+            cannot_copy_ = true;
+            return false;
+        }
+        shore.bytes = static_cast<uint8_t *>(pointer);
+    }
+    return true;
+}
+
+// Begins to copy the node's block of a group. False: not now.
+bool CacheTier::begin_write(uint32_t node, NodeName *name, uint32_t group) {
+    const uint32_t block = books_.journal.tree().blocks(node)[group];
+    quire_cache_tier_stats &counts = books_.loads.counts;
+    quire_store_label label = keys_.label(name->name, group, *keys_.tenant(keys_.root_of(node)));
+    uint8_t found = 0;
+    quire_error ignored{};
+    ignored.struct_size = sizeof ignored;
+    if (link_->find(&label, 1, &found, &ignored).ok() && found == QUIRE_STORE_PRESENT) {
+        ++counts.blocks_known;
+        name->groups |= 1u << group;
+        return true;
+    }
+    if (landings_used_ == kLandings) return false;
+    if (!create_shores()) {
+        ++counts.blocks_dropped;
+        name->groups |= 1u << group;
+        return true;
+    }
+    uint32_t at = 0;
+    while (landings_[at].is_used) ++at;
+    Landing &landing = landings_[at];
+    landing = Landing{};
+    for (uint32_t i = 0; i < shores_->count; ++i) {
+        const Binding &binding = books_.shards[i];
+        if (!binding.holds(group)) continue;
+        quire_be_copy copy{};
+        copy.dst = shores_->of[i].address + at * shores_->stride;
+        copy.src = binding.block_address(group, block);
+        copy.size_bytes = static_cast<uint64_t>(binding.pool(group).block_stride);
+        copy.kind = QUIRE_BE_COPY_D2H;
+        Status copied = shores_->of[i].queue.copy(&copy, 1, &ignored);
+        if (copied.ok()) copied = shores_->of[i].queue.mark(&landing.reached[i], &ignored);
+        if (!copied.ok()) {
+            ++counts.blocks_dropped;
+            leave_devices();
+            cannot_copy_ = true;
+            return true;
+        }
+    }
+    landing.is_used = true;
+    landing.group = group;
+    landing.node = node;
+    landing.block = block;
+    landing.generation = books_.journal.tree().generation(node);
+    landing.ready = books_.journal.pool(group)[block].ready;
+    ++landings_used_;
+    name->groups |= 1u << group;
+    return true;
+}
+
+// Takes the first of the queue. False: it has to wait.
+bool CacheTier::write_front() {
+    const Unsaved::Entry entry = books_.unsaved.front();
+    const PrefixTree &tree = books_.journal.tree();
+    quire_cache_tier_stats &counts = books_.loads.counts;
+    NodeName *name = nullptr;
+    if (tree.generation(entry.node) != entry.generation || !tree.in_use(entry.node)) {
+        ++counts.blocks_evicted;
+    } else if (is_asleep_ || lied_) {
+        ++counts.blocks_dropped;
+    } else {
+        name = keys_.of_node(entry.node);
+    }
+    for (uint32_t g = 0; name != nullptr && g < books_.geometry.group_count; ++g) {
+        const uint32_t block = tree.blocks(entry.node)[g];
+        if (block == kNullBlock || (name->groups >> g & 1) != 0) continue;
+        if (is_on_host(block)) {
+            ++counts.blocks_evicted;
+            continue;
+        }
+        if (!books_.timeline.done(books_.journal.pool(g)[block].ready)) {
+            if (!is_detaching_) return false;
+            ++counts.blocks_dropped;
+            continue;
+        }
+        if (!begin_write(entry.node, name, g)) return false;
+    }
+    books_.unsaved.pop();
+    return true;
+}
+
+bool CacheTier::has_landed(const Landing &landing) {
+    for (uint32_t i = 0; i < shores_->count; ++i) {
+        bool reached = false;
+        quire_error ignored{};
+        ignored.struct_size = sizeof ignored;
+        if (!shores_->of[i].queue.look(landing.reached[i], &reached, &ignored).ok()) {
+            leave_devices();
+            cannot_copy_ = true;
+            return false;
+        }
+        if (!reached) return false;
+    }
+    return true;
+}
+
+// True if the block has been what it is now since before it was copied. Whoever writes to a block
+// takes it out of the tree first, and a block that comes back has another `ready`.
+bool CacheTier::still_holds(const Landing &landing) const {
+    const PrefixTree &tree = books_.journal.tree();
+    if (tree.generation(landing.node) != landing.generation || !tree.in_use(landing.node))
+        return false;
+    if (tree.blocks(landing.node)[landing.group] != landing.block) return false;
+    const Block &b = books_.journal.pool(landing.group)[landing.block];
+    return b.node == landing.node && b.ready == landing.ready;
+}
+
+// Gives a block that has landed to the store. False: not now.
+bool CacheTier::put(const Landing &landing, uint32_t at) {
+    const uint64_t size = form_bytes_[landing.group];
+    const uint64_t under_way = link_->transfers.bytes(QUIRE_STORE_PUT);
+    if (under_way != 0 && under_way + size > desc_.max_write_bytes) return false;
+    const PrefixTree &tree = books_.journal.tree();
+    NodeName *name = keys_.of_node(landing.node);
+    QUIRE_ASSERT(name != nullptr);
+    const Digest &tenant = *keys_.tenant(keys_.root_of(landing.node));
+    CanonicalHeader header =
+        whole_header(books_.geometry, landing.group, name->index, books_.geometry.block_tokens);
+    std::memcpy(header.namespace_digest, tenant.bytes, sizeof header.namespace_digest);
+    std::memcpy(header.content_digest, name->name.bytes, sizeof header.content_digest);
+    CanonicalBlock form;
+    Transfer *t = link_->transfers.take(QUIRE_STORE_PUT, size);
+    if (t == nullptr) return false;
+    Status described = CanonicalBlock::describe(header, &form);
+    QUIRE_ASSERT(described.ok() && form.size_bytes() == size);
+    form.begin(tree.tokens(landing.node), t->bytes.data());
+    for (uint32_t i = 0; i < shores_->count; ++i) {
+        if (!books_.shards[i].holds(landing.group)) continue;
+        gather(books_.shards[i], form, shores_->of[i].bytes + at * shores_->stride,
+               t->bytes.data());
+    }
+    write_scales(books_.scales, form, t->bytes.data());
+    form.seal(t->bytes.data());
+    spend(size);
+    quire_store_request request{};
+    request.kind = QUIRE_STORE_PUT;
+    request.cookie = t->cookie;
+    request.label = keys_.label(name->name, landing.group, tenant);
+    request.pieces = &t->piece;
+    request.piece_count = 1;
+    uint32_t taken = 0;
+    quire_error why{};
+    why.struct_size = sizeof why;
+    Status given = link_->submit(&request, 1, &taken, &why);
+    if (given.ok() && taken == 1) return true;
+    link_->transfers.end(t);
+    books_.loads.counts.blocks_refused += given.ok() ? 0 : 1;
+    return !given.ok();
+}
+
+void CacheTier::write() {
+    for (uint32_t at = 0; at < kLandings && landings_used_ != 0; ++at) {
+        Landing &landing = landings_[at];
+        if (!landing.is_used || budget_ == 0 || !has_landed(landing)) continue;
+        if (lied_ || is_asleep_) {
+            ++books_.loads.counts.blocks_dropped;
+        } else if (!still_holds(landing)) {
+            ++books_.loads.counts.blocks_evicted;
+        } else if (!put(landing, at)) {
+            break;
+        }
+        landing.is_used = false;
+        --landings_used_;
+    }
+    while (books_.unsaved.count() != 0 && budget_ != 0 && write_front()) spend(sizeof(NodeName));
+}
+
+}  // namespace quire

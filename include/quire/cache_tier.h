@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cache_tier: a store below a cache's prefixes. Cached blocks are written to it, and an item whose
+ * prompt begins with what the store holds loads that instead of computing it.
+ *
+ *   quire_cache_attach_tier(cache, tier, &desc, &error);
+ *   item.flags = QUIRE_ITEM_MAY_LOAD;
+ *   quire_step_begin(...)          the item's outcome is QUIRE_ITEM_LOADING: leave it out
+ *   ...                            other items run; each call on a step makes progress
+ *   quire_step_begin(...)          the same item again: QUIRE_ITEM_RUN, hit_tokens from the store
+ *   quire_cache_detach_tier_wait(cache, UINT64_MAX, &error);
+ *
+ * The library has no thread for this. Answers are read, values checked and writes begun within
+ * quire_step_begin, quire_step_finish and the calls here; only those named _wait wait for the store
+ * or a device. An engine that has nothing else to run waits in quire_cache_load_wait, or polls the
+ * descriptor of quire_cache_tier_progress.
+ *
+ * What is found  The longest run of whole blocks from the first token on, of the same fingerprint,
+ *                tenant, keys and tokens. docs/tiers.md says how a block is named. Every value is
+ *                checked when it arrives; whatever is wrong with it, it is a miss and is computed.
+ * Tenants        A namespace is named by quire_namespace_desc.key, the default one by its being the
+ *                default; one without a key has no name outside of the cache, so nothing of it is
+ *                written or loaded. Two namespaces with equal keys are one tenant.
+ * Failure        A store that is slow, full, damaged or gone costs hits, and never a step: a load
+ *                that does not end in time is a miss, and a block that cannot be written is not.
+ * Trust          Whoever can write to the store decides what the model reads.
+ */
+#ifndef QUIRE_CACHE_TIER_H
+#define QUIRE_CACHE_TIER_H
+
+#include "base.h"
+#include "tier.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Which cached blocks are written to the store. */
+enum {
+    QUIRE_TIER_WRITE_NONE = 0,
+    QUIRE_TIER_WRITE_THROUGH = 1,   /* each block, once the step that computes it has run */
+    QUIRE_TIER_WRITE_SELECTIVE = 2, /* each block that an item found on the device once */
+    QUIRE_TIER_WRITE_BACK = 3       /* when it is evicted: not built, QUIRE_E_UNSUPPORTED */
+};
+
+typedef struct quire_cache_tier_desc {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    const quire_chain *next;
+    /* Names the model's weights and everything else that decides K and V and that Quire does not
+     * know: another fingerprint finds nothing of this one. */
+    uint8_t fingerprint[32];
+    uint32_t write;           /* QUIRE_TIER_WRITE_* */
+    uint32_t min_load_tokens; /* a load must bring so many more tokens than the device has; 0 = one
+                                 block */
+    uint64_t load_timeout_ns; /* a load that takes longer is a miss; 0 = 2 s */
+    uint64_t load_expiry_ns;  /* a load that is ready, and for which no item is sent for so long, is
+                                 dropped; 0 = 10 s */
+    uint64_t max_load_bytes;  /* asked for at once; 0 = 64 MiB */
+    uint64_t max_write_bytes; /* given to the store at once; 0 = 16 MiB */
+} quire_cache_tier_desc;
+
+typedef struct quire_cache_tier_progress {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    const quire_chain *next;
+    uint32_t loads_running;
+    uint32_t loads_ready;   /* for an item to use */
+    uint64_t loads_ended;   /* since the tier was attached, whatever came of them */
+    uint64_t blocks_queued; /* to be written, or being written */
+    int32_t descriptor;     /* poll() reports it readable when the store has answered; the store's:
+                               not to be read or closed. -1: there is none */
+    uint32_t reserved0;
+} quire_cache_tier_progress;
+
+/* Counts since the tier was attached. A block counts once for each group. */
+typedef struct quire_cache_tier_stats {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    const quire_chain *next;
+    uint64_t loads_begun;
+    uint64_t loads_ready;
+    uint64_t loads_used;      /* whose blocks a committed step swapped in */
+    uint64_t loads_missed;    /* a value was gone, damaged or foreign */
+    uint64_t loads_failed;    /* the store failed, or refused the request */
+    uint64_t loads_late;      /* past load_timeout_ns */
+    uint64_t loads_expired;   /* past load_expiry_ns */
+    uint64_t loads_cancelled; /* by quire_cache_cancel_load, or with their sequence */
+    uint64_t loads_short;     /* not begun: the host tier had too few free blocks, or too many loads
+                                 are running */
+    uint64_t tokens_loaded;   /* in loads that were used */
+    uint64_t bytes_loaded;    /* of values that arrived and were right */
+    uint64_t values_damaged;  /* that arrived and failed their check */
+    uint64_t values_foreign;  /* of another model, tenant, prefix or cache */
+    uint64_t blocks_written;
+    uint64_t bytes_written;
+    uint64_t blocks_known;   /* not written: the store has them */
+    uint64_t blocks_refused; /* the store was full or failed */
+    uint64_t blocks_dropped; /* not written: the queue was full, or the tier was detached */
+    uint64_t blocks_evicted; /* not written: they left the cache before their turn */
+} quire_cache_tier_stats;
+
+/* Puts a tier below the cache. From now on it serves this cache alone: quire_tier_request_wait and
+ * quire_tier_close_wait are QUIRE_E_BUSY until it is detached.
+ *
+ * Errors   QUIRE_E_BUSY         the cache has a tier, the tier a cache, or requests of
+ *                               quire_tier_request_wait are still under way.
+ *          QUIRE_E_ARG          a field is out of range; the store takes no value as large as a
+ *                               block, or is open READ_ONLY and desc.write is not NONE.
+ *          QUIRE_E_UNSUPPORTED  WRITE_BACK; or the cache keeps books only, has no host tier
+ *                               (quire_cache_desc.host_bytes), finds no prefixes
+ *                               (QUIRE_CACHE_NO_PREFIX), has a cross-attention group, or leads or
+ *                               follows others.
+ *          QUIRE_E_STALE        the tier served a cache that was abandoned.
+ * Time     O(max_sequences + blocks). */
+QUIRE_EXPORT quire_status quire_cache_attach_tier(quire_cache *cache, quire_tier *tier,
+                                                  const quire_cache_tier_desc *desc,
+                                                  quire_error *error);
+/* Takes the tier away: loads are cancelled; blocks that wait to be written and whose step has run
+ * are written; the store is flushed.
+ * Returns  QUIRE_S_TIMEOUT  not in time: the tier is still attached, loads nothing and takes no
+ *                           more blocks; call this again.
+ * Errors   QUIRE_E_ARG      the cache has no tier.
+ *          QUIRE_E_BUSY     a step is open.
+ * Time     O(blocks queued), and what the store takes. */
+QUIRE_EXPORT quire_status quire_cache_detach_tier_wait(quire_cache *cache, uint64_t timeout_ns,
+                                                       quire_error *error);
+/* Makes progress and says how far it is.
+ * Errors   QUIRE_E_ARG      the cache has no tier.
+ *          QUIRE_E_BACKEND  the store broke its contract. The tier loads and writes nothing more:
+ *                           detach it.
+ * Time     O(loads + answers + bytes of the values that arrived or are written, of at most 16 MiB
+ *          and a block). */
+QUIRE_EXPORT quire_status quire_cache_poll_tier(quire_cache *cache,
+                                                quire_cache_tier_progress *progress,
+                                                quire_error *error);
+/* Waits until a load ends; returns at once if none is running. progress may be NULL.
+ * Returns  QUIRE_S_TIMEOUT  none ended in time.
+ * Errors   as quire_cache_poll_tier.
+ * Time     what the store takes. */
+QUIRE_EXPORT quire_status quire_cache_load_wait(quire_cache *cache, uint64_t timeout_ns,
+                                                quire_cache_tier_progress *progress,
+                                                quire_error *error);
+/* Drops the sequence's load, if it has one; the next item that may load begins anew.
+ * Errors   QUIRE_E_BUSY  an item of the open step uses it: drop the item first.
+ *          QUIRE_E_ARG   the cache has no tier.
+ * Time     O(blocks of the load). */
+QUIRE_EXPORT quire_status quire_cache_cancel_load(quire_cache *cache, quire_seq seq,
+                                                  quire_error *error);
+/* Errors   QUIRE_E_ARG  the cache has no tier.
+ * Time     O(1). */
+QUIRE_EXPORT quire_status quire_cache_get_tier_stats(quire_cache *cache,
+                                                     quire_cache_tier_stats *stats,
+                                                     quire_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* QUIRE_CACHE_TIER_H */

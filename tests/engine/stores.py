@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stores: the example engine with a store below its cache, which outlives the process.
+
+    stores.py ENGINE WEIGHTS_FOLDER CASE
+"""
+
+import json
+import pathlib
+import re
+import tempfile
+
+import serving
+from serving import expect, refused
+
+
+def disk(folder):
+    return ["--tier", "disk", "--tier-option", f"directory={pathlib.Path(folder, 'store')}",
+            "--tier-option", "capacity=256MiB"]
+
+
+def given(result):
+    """How many tokens the store gave."""
+    expect(result.returncode == 0, result.stderr.decode())
+    return int(re.search(rb"the store gave (\d+) tokens", result.stderr)[1])
+
+
+def golden_story_through_the_disk(engine):
+    """A story whose beginning a second process is given: it loads that, and goes on alike."""
+    golden = engine.golden()
+    beginning = golden[:400].decode()
+    with tempfile.TemporaryDirectory() as folder:
+        how = [*disk(folder), "--block-tokens", "4", "--pool-blocks", "66"]
+        first = engine.story(*how)
+        expect(first.stdout == golden and given(first) == 0, "the first run differs")
+        second = engine.run(*engine.trained(), "--prompt", beginning, "--steps", "256", *how)
+        expect(len(second.stdout) > 100 and golden.endswith(second.stdout),
+               f"the second run tells another story: {second.stdout}")
+        expect(given(second) >= 64, second.stderr.decode())
+
+
+def workload_after_a_restart(engine):
+    """Every text equals a dense run, and almost all of the prompts come from the disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        how = [*disk(folder), "--block-tokens", "1", "--json", "--check"]
+        # Nothing is evicted before it is written.
+        given(engine.run(*how, "--pool-blocks", "20000"))
+        second = engine.run(*how, "--pool-blocks", "700")
+        tokens = given(second)
+        report = json.loads(second.stdout)
+        rate = report["prefix_cache_hits"] / report["prefix_cache_queries"]
+        expect(tokens > 0 and rate >= 0.95, f"hit rate {rate:.3f}, {tokens} tokens loaded")
+
+
+def mistakes_about_tiers_are_explained(engine):
+    refused(engine, 2, "--tier", "--tier-option", "a=b")
+    refused(engine, 2, "NAME=VALUE", "--tier", "memory", "--tier-option", "colour")
+    refused(engine, 2, "--host-bytes", "--tier", "memory", "--host-bytes", "0")
+    refused(engine, 1, "abacus", "--tier", "abacus")
+
+
+LISTS = {
+    "--list": [golden_story_through_the_disk, workload_after_a_restart,
+               mistakes_about_tiers_are_explained],
+}
+
+
+if __name__ == "__main__":
+    serving.main(LISTS)

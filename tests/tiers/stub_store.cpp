@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The stub store: see stub_store.hpp.
+
+#include "tests/tiers/stub_store.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "quire/plugin/store.h"
+
+// The memory store's own query, compiled under this name.
+extern "C" quire_status quire_store_query_of_memory(const quire_host_info *host,
+                                                    const quire_store_api **out,
+                                                    quire_error *error);
+
+namespace {
+
+quire::test::StubControl control;
+const quire_store_api *memory = nullptr;
+
+std::mutex mutex;
+std::map<uint64_t, quire_store_piece> asked;  // GETs under way
+std::vector<quire_store_answer> held;
+std::vector<uint8_t> first_value;
+
+quire_status submit(quire_store *store, const quire_store_request *requests, uint32_t count,
+                    uint32_t stride, uint32_t *taken, quire_error *error) {
+    if (control.takes_none) {
+        *taken = 0;
+        return QUIRE_OK;
+    }
+    quire_status status = memory->submit(store, requests, count, stride, taken, error);
+    std::lock_guard<std::mutex> lock(mutex);
+    for (uint32_t i = 0; status == QUIRE_OK && i < *taken; ++i) {
+        const auto &r = *reinterpret_cast<const quire_store_request *>(
+            reinterpret_cast<const char *>(requests) + uint64_t{i} * stride);
+        if (r.kind == QUIRE_STORE_GET) {
+            asked[r.cookie] = r.pieces[0];
+            ++control.gets;
+        }
+        if (r.kind == QUIRE_STORE_PUT && first_value.empty()) {
+            const auto *at = static_cast<const uint8_t *>(r.pieces[0].address);
+            first_value.assign(at, at + r.pieces[0].size_bytes);
+        }
+    }
+    return status;
+}
+
+void change(quire_store_answer *answer) {
+    if (answer->kind == QUIRE_STORE_PUT && control.fails_puts) answer->outcome = QUIRE_STORE_FAILED;
+    if (answer->kind != QUIRE_STORE_GET) return;
+    const quire_store_piece piece = asked[answer->cookie];
+    asked.erase(answer->cookie);
+    auto *at = static_cast<uint8_t *>(piece.address);
+    if (control.spoils) at[piece.size_bytes / 2] ^= 1;
+    if (control.swaps && first_value.size() == piece.size_bytes)
+        std::memcpy(at, first_value.data(), piece.size_bytes);
+    if (control.fails_gets) answer->outcome = QUIRE_STORE_FAILED;
+    if (control.cuts) answer->outcome = QUIRE_STORE_SIZE;
+    if (control.forgets) answer->outcome = QUIRE_STORE_MISS;
+}
+
+quire_status reap(quire_store *store, quire_store_answer *answers, uint32_t capacity,
+                  uint32_t stride, uint32_t *count, quire_error *error) {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (;;) {
+        quire_store_answer some[16] = {};
+        uint32_t reaped = 0;
+        quire_status status = memory->reap(store, some, 16, sizeof some[0], &reaped, error);
+        if (status != QUIRE_OK) return status;
+        held.insert(held.end(), some, some + reaped);
+        if (reaped != 16) break;
+    }
+    *count = 0;
+    if (control.holds) return QUIRE_OK;
+    if (control.reverses) std::reverse(held.begin(), held.end());
+    while (*count < capacity && !held.empty()) {
+        quire_store_answer answer = held.front();
+        held.erase(held.begin());
+        change(&answer);
+        if (control.lies) answer.cookie ^= 1;
+        std::memcpy(reinterpret_cast<char *>(answers) + uint64_t{*count} * stride, &answer,
+                    sizeof answer);
+        ++*count;
+    }
+    return QUIRE_OK;
+}
+
+quire_status cancel(quire_store *, uint64_t, quire_error *) {
+    ++control.cancels;
+    return QUIRE_OK;
+}
+
+quire_status open_store(const quire_store_desc *desc, quire_store **out, quire_error *error) {
+    std::lock_guard<std::mutex> lock(mutex);
+    asked.clear();
+    held.clear();
+    first_value.clear();
+    return memory->open(desc, out, error);
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) quire::test::StubControl *quire_stub_control() {
+    return &control;
+}
+
+quire_status quire_store_query_v0(const quire_host_info *host, const quire_store_api **out,
+                                  quire_error *error) {
+    static quire_store_api api;
+    quire_status status = quire_store_query_of_memory(host, &memory, error);
+    if (status != QUIRE_OK) return status;
+    api = *memory;
+    api.name = "stub";
+    api.open = open_store;
+    api.submit = submit;
+    api.reap = reap;
+    api.cancel = cancel;
+    *out = &api;
+    return QUIRE_OK;
+}
