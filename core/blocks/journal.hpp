@@ -249,6 +249,7 @@ class Journal {
     uint64_t evictions() const { return evictions_; }  // content that was lost
     uint64_t demotions() const { return demotions_; }
     uint64_t promotions() const { return promotions_; }
+    uint64_t drops() const { return drops_; }  // calls of drop_cached(): a match may be void
     const BlockPool *const *pools() const { return pools_; }
     Status check() const;
 
@@ -327,6 +328,7 @@ class Journal {
     uint64_t evictions_ = 0;
     uint64_t demotions_ = 0;
     uint64_t promotions_ = 0;
+    uint64_t drops_ = 0;
 };
 
 }  // namespace quire

@@ -24,6 +24,7 @@ uint32_t Journal::node_capacity(const Geometry &geometry) const {
 
 void Journal::drop_cached(uint32_t group, uint32_t named) {
     uint32_t node = this->named(group, named).node;
+    ++drops_;
     if (full_[group]) {
         forget(node);
         return;

@@ -136,8 +136,14 @@ void Admission::find_load(uint32_t blocks, Plan *plan) {
                               plan->found.nodes,
                               plan->found.matched,
                               false};
+    const uint64_t drops = books_.journal.drops();
     LoadAdvice advice = books_.loads.consult(request, books_.call, &plan->load);
     plan->is_loading = advice == LoadAdvice::wait;
+    if (plan->is_loading) return;
+    if (books_.journal.drops() != drops) {  // some of what was found made room for a load
+        prefixes_.match(s, books_.records.open().queue, &plan->found);
+        plan->hit_blocks = prefixes_.best_hit(plan->found);
+    }
     if (advice != LoadAdvice::use || plan->load->length <= plan->hit_blocks) return;
     // Any of the blocks that the device has may stand in for the load's.
     plan->loaded_blocks = plan->load->length;

@@ -180,18 +180,14 @@ void CacheTier::end_detach() {
 }
 
 void CacheTier::leave_devices() {
-    for (Landing &landing : landings_) {
-        if (!landing.is_used) continue;
-        ++books_.loads.counts.blocks_dropped;
-        landing.is_used = false;
-    }
+    books_.loads.counts.blocks_dropped += landings_used_;
     landings_used_ = 0;
     if (shores_ == nullptr) return;
     for (uint32_t i = 0; i < shores_->count; ++i) {
         Shore &shore = shores_->of[i];
         shore.queue.settle();
         if (shore.address == 0) continue;
-        free_memory(*shore.device, shore.address, kLandings * shores_->stride,
+        free_memory(*shore.device, shore.address, shores_->landing_count * shores_->stride,
                     QUIRE_BE_MEMORY_HOST);
     }
     shores_.reset();

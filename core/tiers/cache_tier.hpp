@@ -70,7 +70,9 @@ class CacheTier final : public LoadSource {
     uint64_t now_ns() override { return link_->now_ns(); }
 
  private:
-    static constexpr uint32_t kLandings = 4;
+    // Blocks that are copied to the host at once: at least the fewest, and more if they are small.
+    static constexpr uint32_t kFewestLandings = 4, kMostLandings = 64;
+    static constexpr uint64_t kLandingBytes = uint64_t{4} << 20;
     static constexpr uint32_t kAtOnce = 16;  // requests and answers of one call of the store
 
     // A block that is copied to the host.
@@ -83,7 +85,7 @@ class CacheTier final : public LoadSource {
         uint64_t ready = 0;  // of the block
         uint64_t reached[kMaxShards] = {};
     };
-    // Where the blocks of one shard arrive: [kLandings][stride].
+    // Where the blocks of one shard arrive: [landing_count][stride].
     struct Shore {
         const Device *device = nullptr;
         uint64_t address = 0;
@@ -92,6 +94,8 @@ class CacheTier final : public LoadSource {
     };
     struct Shores {
         uint64_t stride = 0;  // bytes of a landing on each
+        uint32_t landing_count = 0;
+        Landing landings[kMostLandings];
         uint32_t count = 0;
         Shore of[kMaxShards];
     };
@@ -124,7 +128,7 @@ class CacheTier final : public LoadSource {
     void write();
     bool create_shores();
     bool begin_write(uint32_t node, NodeName *name, uint32_t group);
-    bool has_landed(const Landing &landing);
+    bool has_landed(const Landing &landing, bool *has_failed);
     bool still_holds(const Landing &landing) const;
     bool put(const Landing &landing, uint32_t at);
     bool write_front();
@@ -145,7 +149,6 @@ class CacheTier final : public LoadSource {
     bool cannot_copy_ = false;  // a device refused
     uint32_t landings_used_ = 0;
     std::unique_ptr<Shores> shores_;
-    Landing landings_[kLandings];
 };
 
 }  // namespace quire

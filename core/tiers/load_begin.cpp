@@ -111,10 +111,18 @@ bool CacheTier::take_blocks(const LoadRequest &request, Load *load) {
         return i >= load->first;
     };
     load->awaited = 0;
+    uint32_t most[kMaxGroups] = {};
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
-        uint32_t needed = 0;
-        for (uint32_t i = 0; i < load->length; ++i) needed += is_needed(g, i) ? 1 : 0;
-        books_.journal.make_idle_host(g, needed);
+        for (uint32_t i = 0; i < load->length; ++i) most[g] += is_needed(g, i) ? 1 : 0;
+        const BlockPool &host = *books_.journal.host_pool(g);
+        if (most[g] > uint64_t{host.idle_count()} + host.cached_count()) {
+            ++books_.loads.counts.loads_short;
+            return false;
+        }
+    }
+    for (uint32_t g = 0; g < geometry.group_count; ++g) {
+        const uint32_t needed = most[g];
+        books_.journal.make_idle_host(g, needed);  // cached blocks give way
         if (needed > books_.journal.host_pool(g)->idle_count()) {
             ++books_.loads.counts.loads_short;
             return false;

@@ -19,6 +19,10 @@ bool CacheTier::create_shores() {
             if (stride > shores_->stride) shores_->stride = stride;
         }
     }
+    const uint64_t fit = kLandingBytes / shores_->stride;
+    shores_->landing_count = fit < kFewestLandings ? kFewestLandings
+                             : fit > kMostLandings ? kMostLandings
+                                                   : static_cast<uint32_t>(fit);
     quire_error ignored{};
     ignored.struct_size = sizeof ignored;
     for (uint32_t i = 0; i < books_.shards.count(); ++i) {
@@ -28,8 +32,8 @@ bool CacheTier::create_shores() {
         void *pointer = nullptr;
         Status made = shore.queue.create(shore.device, &ignored);
         if (made.ok()) {
-            made = allocate_memory(*shore.device, kLandings * shores_->stride, QUIRE_BE_MEMORY_HOST,
-                                   &shore.address, &pointer, &ignored);
+            made = allocate_memory(*shore.device, shores_->landing_count * shores_->stride,
+                                   QUIRE_BE_MEMORY_HOST, &shore.address, &pointer, &ignored);
         }
         if (!made.ok()) {
             leave_devices();
@@ -54,15 +58,15 @@ bool CacheTier::begin_write(uint32_t node, NodeName *name, uint32_t group) {
         name->groups |= 1u << group;
         return true;
     }
-    if (landings_used_ == kLandings) return false;
     if (!create_shores()) {
         ++counts.blocks_dropped;
         name->groups |= 1u << group;
         return true;
     }
+    if (landings_used_ == shores_->landing_count) return false;
     uint32_t at = 0;
-    while (landings_[at].is_used) ++at;
-    Landing &landing = landings_[at];
+    while (shores_->landings[at].is_used) ++at;
+    Landing &landing = shores_->landings[at];
     landing = Landing{};
     for (uint32_t i = 0; i < shores_->count; ++i) {
         const Binding &binding = books_.shards[i];
@@ -123,14 +127,15 @@ bool CacheTier::write_front() {
     return true;
 }
 
-bool CacheTier::has_landed(const Landing &landing) {
+// *has_failed: a device did, and all landings are gone.
+bool CacheTier::has_landed(const Landing &landing, bool *has_failed) {
     for (uint32_t i = 0; i < shores_->count; ++i) {
         bool reached = false;
         quire_error ignored{};
         ignored.struct_size = sizeof ignored;
         if (!shores_->of[i].queue.look(landing.reached[i], &reached, &ignored).ok()) {
             leave_devices();
-            cannot_copy_ = true;
+            cannot_copy_ = *has_failed = true;
             return false;
         }
         if (!reached) return false;
@@ -193,9 +198,14 @@ bool CacheTier::put(const Landing &landing, uint32_t at) {
 }
 
 void CacheTier::write() {
-    for (uint32_t at = 0; at < kLandings && landings_used_ != 0; ++at) {
-        Landing &landing = landings_[at];
-        if (!landing.is_used || budget_ == 0 || !has_landed(landing)) continue;
+    for (uint32_t at = 0; landings_used_ != 0 && at < shores_->landing_count; ++at) {
+        Landing &landing = shores_->landings[at];
+        if (!landing.is_used || budget_ == 0) continue;
+        bool has_failed = false;
+        if (!has_landed(landing, &has_failed)) {
+            if (has_failed) break;
+            continue;
+        }
         if (lied_ || is_asleep_) {
             ++books_.loads.counts.blocks_dropped;
         } else if (!still_holds(landing)) {
