@@ -140,6 +140,25 @@ uint32_t Taking::bring_in(uint32_t sequence, Change *change, uint32_t group, uin
     return block;
 }
 
+// Takes what was found of a prefix of which a load has the rest. What is on the device comes first,
+// and what only the tree has next: room for the others may be made by evicting.
+void Taking::take_beside_load(const Plan &plan, Change *change, uint32_t group) {
+    const GroupGeometry &geometry = books_.geometry.groups[group];
+    const PrefixTree &tree = books_.journal.tree();
+    uint32_t first = geometry.first_visible_block(plan.position, books_.geometry.block_tokens);
+    for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
+        uint32_t named = tree.blocks(plan.found.nodes[i])[group];
+        if (geometry.is_null(i, first) || named == kNullBlock || is_on_host(named)) continue;
+        take_hit(change, group, named, i);
+    }
+    for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
+        uint32_t named = tree.blocks(plan.found.nodes[i])[group];
+        bool has_own = plan.load->block(group, i) != kNullBlock;
+        if (is_on_host(named) && !has_own && !geometry.is_null(i, first))
+            take_found(plan, change, group, i);
+    }
+}
+
 // The front of a table from a load: shares the blocks that the device has, and copies the others
 // in.
 void Taking::take_loaded(const Plan &plan, Change *change, uint32_t group) {
@@ -147,15 +166,13 @@ void Taking::take_loaded(const Plan &plan, Change *change, uint32_t group) {
     const GroupGeometry &geometry = books_.geometry.groups[group];
     const PrefixTree &tree = books_.journal.tree();
     uint32_t first = geometry.first_visible_block(plan.position, books_.geometry.block_tokens);
+    take_beside_load(plan, change, group);
     for (uint32_t i = 0; i < plan.loaded_blocks; ++i) {
         uint32_t block = kNullBlock;
         if (!geometry.is_null(i, first)) {
             if (i < plan.hit_blocks) block = tree.blocks(plan.found.nodes[i])[group];
-            if (block != kNullBlock && !is_on_host(block)) {
-                take_hit(change, group, block, i);
-            } else {
+            if (block == kNullBlock || is_on_host(block))
                 block = bring_in(plan.sequence, change, group, i, plan.load->block(group, i));
-            }
         }
         books_.journal.append_entry(&s, plan.sequence, group, block);
     }

@@ -37,6 +37,7 @@ class Taking {
     void swap_in(const Plan &plan, Change *change, uint32_t group);
     uint32_t bring_in(uint32_t sequence, Change *change, uint32_t group, uint32_t index,
                       uint32_t host_block);
+    void take_beside_load(const Plan &plan, Change *change, uint32_t group);
     void take_loaded(const Plan &plan, Change *change, uint32_t group);
     void let_load_go(const Plan &plan, Change *change, uint32_t group);
     void copy_tail(const Plan &plan, uint32_t group);

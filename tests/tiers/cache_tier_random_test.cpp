@@ -56,6 +56,7 @@ class Schedule {
         shape.host_blocks = 6 + seed % 40;
         shape.shards = 1 + seed % 2;
         shape.window = seed % 5 == 0 ? 20 : 0;
+        if (seed / 2 % 2 == 1) shape.flags |= QUIRE_CACHE_HOST_PREFIXES;
         return shape;
     }
     uint32_t below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
