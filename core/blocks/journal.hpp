@@ -119,8 +119,8 @@ class Journal {
     uint32_t take(uint32_t group, uint64_t barrier, const Taker &taker) {
         return take(group, barrier, taker, false);
     }
-    // Brings the content of a node's block in the host tier back to the device: takes a block, which
-    // a copy of the step fills and the node names from then on. The caller holds the block.
+    // Brings the content of a node's block in the host tier back to the device: takes a block,
+    // which a copy of the step fills and the node names from then on. The caller holds the block.
     // REQUIRES: a block is available.
     uint32_t promote(uint32_t group, uint32_t node, const Taker &taker);
     // Adds a reference to a held or cached block.

@@ -72,6 +72,15 @@ FlatEdit flat(const Evict &e) {
             .displaced = e.displaced};
 }
 
+FlatEdit flat(const Demote &e) {
+    return {.stamp = e.ready,
+            .touch = e.depends,
+            .new_stamp = e.generation,
+            .block = e.block,
+            .node = e.node,
+            .group = e.group};
+}
+
 FlatEdit flat(const Edit &any_edit) {
     return std::visit(
         EditVisitor{
@@ -126,14 +135,7 @@ FlatEdit flat(const Edit &any_edit) {
                 return {.block = e.block, .group = e.group, .claimed = e.is_read};
             },
             [](const DropHost &e) { return flat_drop(e); },
-            [](const Demote &e) -> FlatEdit {
-                return {.stamp = e.ready,
-                        .touch = e.depends,
-                        .new_stamp = e.generation,
-                        .block = e.block,
-                        .node = e.node,
-                        .group = e.group};
-            },
+            [](const Demote &e) { return flat(e); },
             [](const Promote &e) {
                 FlatEdit out = flat(e.before);
                 out.node = e.node, out.index = e.block, out.block = e.older;
