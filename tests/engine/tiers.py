@@ -61,12 +61,13 @@ def workload_through_host_on_hip(engine):
     through_host(engine, "--device", "hip")
 
 
-CASES = [workload_through_host, host_tier_finds_more, story_through_host,
-         wrong_options_are_refused]
+CASES = [host_tier_finds_more, story_through_host, wrong_options_are_refused]
+LONG_CASES = [workload_through_host]
 VULKAN_CASES = [workload_through_host_on_vulkan]
 CUDA_CASES = [workload_through_host_on_cuda]
 HIP_CASES = [workload_through_host_on_hip]
 
 if __name__ == "__main__":
-    serving.main({"--list": CASES, "--list-vulkan-extended": VULKAN_CASES,
+    serving.main({"--list": CASES, "--list-long": LONG_CASES,
+                  "--list-vulkan-extended": VULKAN_CASES,
                   "--list-cuda-extended": CUDA_CASES, "--list-hip-extended": HIP_CASES})
