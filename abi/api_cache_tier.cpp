@@ -31,7 +31,7 @@ Status attach(quire_cache *cache, Cache &core, quire_tier *tier, const quire_cac
     info.struct_size = sizeof info;
     QUIRE_TRY(call_store<&quire_store_api::get_info>(api, sink, tier->store, &info));
     QUIRE_TRY(core.check_tier(desc, info, tier->is_read_only));
-    // What an earlier link has under way, the store still uses.
+    // The store still uses the requests of an earlier link.
     if (tier->link != nullptr && tier->link->transfers.count() != 0)
         return fail(QUIRE_E_BUSY, "the tier broke its contract before: close it and open it again");
     auto link = std::make_unique<TierLink>(cache->instance->host, &api, tier->store);

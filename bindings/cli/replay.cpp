@@ -43,7 +43,8 @@ void check_options(const ReplayOptions &options) {
         throw Failure("--host-bandwidth needs a host tier: give --host-blocks", kUsage);
 }
 
-// What lay in the host tier and went there and back. The two directions are copied at once.
+// The blocks that lie in the host tier, and those that went there and back. The two directions are
+// copied at once.
 void add_host_tier(const ReplayOptions &options, const quire_cache_stats &stats,
                    nlohmann::ordered_json *out) {
     (*out)["host_blocks"] = options.host_blocks;

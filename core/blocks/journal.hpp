@@ -39,7 +39,7 @@ class Journal {
         uint64_t seed = 0;     // of the tree's hashes
         bool has_tree = true;  // else nothing can be published
         bool scrubs = false;   // zero the blocks that are given up
-        // What is evicted from the device lives on in the host tier. REQUIRES: has_tree, and a
+        // Blocks that the device evicts live on in the host tier. REQUIRES: has_tree, and a
         // group with full attention.
         bool keeps_on_host = false;
     };

@@ -47,8 +47,8 @@ struct UnitReach {
     Reach of_all;
 };
 
-// What sight_of() says of a token without a mask that does not see later ones; no call of these
-// kernels has others, and their loads and branches would be in each block's way to its first copy.
+// As sight_of() for a token without a mask that does not see later ones; no call of these kernels
+// has others, and their loads and branches would be in each block's way to its first copy.
 QUIRE_DEVICE inline Reach reach_of_token(const AttendCall &call, const Row &row, int32_t token) {
     int32_t position = row.key_count - row.end_token + token;
     Reach reach;

@@ -20,7 +20,7 @@ type wire struct {
 	base        uint64 // in [2^62, 2^63)
 	blockTokens int
 	specs       []spec
-	names       map[uint64]string  // of the published namespaces; the default one has none
+	names       map[uint64]string  // of the published namespaces; the default one is unnamed
 	told        map[place]struct{} // blocks that were told as stored
 }
 

@@ -31,7 +31,7 @@ class TierProgress:
     loads_ready: int
     loads_ended: int
     blocks_queued: int
-    descriptor: int  # for select; -1: there is none
+    descriptor: int  # for select; -1: the store has no such thing
 
 
 @dataclasses.dataclass(frozen=True)

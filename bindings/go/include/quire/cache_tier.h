@@ -15,7 +15,7 @@
  * or a device. An engine that has nothing else to run waits in quire_cache_load_wait, or polls the
  * descriptor of quire_cache_tier_progress.
  *
- * What is found  The longest run of whole blocks from the first token on, of the same fingerprint,
+ * Found          The longest run of whole blocks from the first token on, of the same fingerprint,
  *                tenant, keys and tokens. docs/tiers.md says how a block is named. Every value is
  *                checked when it arrives; whatever is wrong with it, it is a miss and is computed.
  * Tenants        A namespace is named by quire_namespace_desc.key, the default one by its being the
@@ -69,7 +69,7 @@ typedef struct quire_cache_tier_progress {
     uint64_t loads_ended;   /* since the tier was attached, whatever came of them */
     uint64_t blocks_queued; /* to be written, or being written */
     int32_t descriptor;     /* poll() reports it readable when the store has answered; the store's:
-                               not to be read or closed. -1: there is none */
+                               not to be read or closed. -1: the store has no such thing */
     uint32_t reserved0;
 } quire_cache_tier_progress;
 
