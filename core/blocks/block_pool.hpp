@@ -138,6 +138,8 @@ class BlockPool {
     uint32_t take_idle();
     // The cached block that was released longest ago, or kNone. It stays cached.
     uint32_t oldest_cached(uint64_t barrier) const;
+    // The cached block that was released longest ago, whatever may touch it; kNone: none is cached.
+    uint32_t first_cached() const { return lists_[kCached].head; }
     // Takes a cached block off its list; it becomes held, with one reference.
     void claim(uint32_t block) { leave_list(block), become_held(block); }
     // Adds a reference; claims a cached block.

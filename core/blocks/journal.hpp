@@ -50,6 +50,8 @@ class Journal {
     // The host tier's blocks; nullptr without a host tier.
     BlockPool *host_pool(uint32_t group) { return host_pools_[group]; }
     const BlockPool *host_pool(uint32_t group) const { return host_pools_[group]; }
+    // True if content that the device evicts goes to the host tier.
+    bool demotes() const { return keeps_on_host_; }
     // The pool of a block as the tree names it.
     BlockPool &pool_of(uint32_t group, uint32_t named) {
         return is_on_host(named) ? *host_pools_[group] : *pools_[group];

@@ -21,12 +21,13 @@ class Unsaved {
 
     explicit Unsaved(const HostAllocator *host) : entries_(host) {}
 
-    // takes_published: nodes are noted when they are published; else when they are found.
-    [[nodiscard]] bool open(bool takes_published) {
+    // takes_published: nodes are noted when they are published; takes_found: when an item found
+    // them; neither: by whoever owns the queue.
+    [[nodiscard]] bool open(bool takes_published, bool takes_found) {
         if (!entries_.create(kCapacity)) return false;
         begin_ = end_ = dropped_ = 0;
         takes_published_ = takes_published;
-        takes_found_ = !takes_published;
+        takes_found_ = takes_found;
         return true;
     }
     // Takes no more; what is there stays.

@@ -13,11 +13,6 @@ constexpr uint64_t kMaxLoadBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxWriteBytes = uint64_t{16} << 20;
 
 Status check_policy(const quire_cache_tier_desc &desc, bool is_read_only) {
-    if (desc.write == QUIRE_TIER_WRITE_BACK) {
-        return fail(QUIRE_E_UNSUPPORTED,
-                    "desc.write is WRITE_BACK, which is not built: use WRITE_THROUGH or "
-                    "WRITE_SELECTIVE");
-    }
     if (desc.write > QUIRE_TIER_WRITE_BACK)
         return fail(QUIRE_E_ARG, "desc.write {} is not known", desc.write);
     if (is_read_only && desc.write != QUIRE_TIER_WRITE_NONE) {
@@ -79,7 +74,8 @@ Status CacheTier::attach(const quire_cache_tier_desc &desc, StoreLink *link) {
     }
     bool ok = keys_.open(desc.fingerprint);
     ok = ok && (desc.write == QUIRE_TIER_WRITE_NONE ||
-                books_.unsaved.open(desc.write == QUIRE_TIER_WRITE_THROUGH));
+                books_.unsaved.open(desc.write == QUIRE_TIER_WRITE_THROUGH,
+                                    desc.write == QUIRE_TIER_WRITE_SELECTIVE));
     ok = ok &&
          books_.loads.open(this, &books_.geometry, static_cast<uint32_t>(books_.sequences.size()),
                            desc_.load_expiry_ns);
@@ -89,6 +85,7 @@ Status CacheTier::attach(const quire_cache_tier_desc &desc, StoreLink *link) {
         return no_host_memory();
     }
     link_ = link;
+    for (Sweep &sweep : sweeps_) sweep = Sweep{};
     is_detaching_ = is_flushing_ = is_flushed_ = is_asleep_ = lied_ = cannot_copy_ = false;
     return Status{};
 }
@@ -124,6 +121,7 @@ void CacheTier::make_progress(uint64_t most_bytes) {
     if (!lied_) cancel_orphans();
     if (books_.loads.count() != 0) expire();
     ask_for_loads();
+    sweep();
     write();
 }
 
@@ -151,6 +149,7 @@ void CacheTier::begin_detach() {
     books_.loads.stop();
     books_.loads.drop_all();
     books_.unsaved.stop();
+    if (desc_.write == QUIRE_TIER_WRITE_BACK && !is_asleep_ && !lied_) note_all_cached();
 }
 
 // A store that broke its contract may never answer: what it has stays with the link.

@@ -4,7 +4,8 @@
 // both.
 //
 // load_begin decides what is loaded; load_progress asks for it and takes what arrives;
-// write_progress copies cached blocks to the host and gives them to the store.
+// write_progress copies cached blocks to the host and gives them to the store; write_back finds
+// those that are soon to be evicted.
 //
 // A block that is written holds no reference: it is copied by a queue of the tier's own, and the
 // copy counts only if the prefix tree still names the block afterwards, with the same content. So a
@@ -70,6 +71,13 @@ class CacheTier final : public LoadSource {
     uint64_t now_ns() override { return link_->now_ns(); }
 
  private:
+    // What was last seen of a group's oldest blocks.
+    struct Sweep {
+        uint32_t found = 0;      // blocks that were cached then, of those that are looked at
+        uint64_t evictions = 0;  // of the cache, until then
+        bool is_made = false;
+    };
+
     // Blocks that are copied to the host at once: at least the fewest, and more if they are small.
     static constexpr uint32_t kFewestLandings = 4, kMostLandings = 64;
     static constexpr uint64_t kLandingBytes = uint64_t{4} << 20;
@@ -127,11 +135,21 @@ class CacheTier final : public LoadSource {
     // write_progress
     void write();
     bool create_shores();
-    bool begin_write(uint32_t node, NodeName *name, uint32_t group);
+    bool write_block(uint32_t node, NodeName *name, uint32_t group);
+    bool write_host_block(uint32_t node, NodeName *name, uint32_t group);
+    bool begin_landing(uint32_t node, NodeName *name, uint32_t group);
     bool has_landed(const Landing &landing, bool *has_failed);
     bool still_holds(const Landing &landing) const;
-    bool put(const Landing &landing, uint32_t at);
+    bool put(uint32_t node, uint32_t group, const uint8_t *const *parts);
+    bool put_landing(const Landing &landing, uint32_t at);
     bool write_front();
+
+    // write_back
+    const BlockPool &last_level(uint32_t group) const;
+    bool is_due(uint32_t group, uint32_t window) const;
+    void sweep();
+    void note_oldest(const BlockPool &pool, uint32_t group, uint32_t most);
+    void note_all_cached();
 
     CacheBooks &books_;
     TierKeys keys_;
@@ -148,6 +166,7 @@ class CacheTier final : public LoadSource {
     quire_error lie_{};
     bool cannot_copy_ = false;  // a device refused
     uint32_t landings_used_ = 0;
+    Sweep sweeps_[kMaxGroups] = {};
     std::unique_ptr<Shores> shores_;
 };
 

@@ -38,6 +38,11 @@ class TierKeys {
     Digest next_name(const Digest &previous, const uint32_t *tokens, const Extra &extra) const;
     // nullptr: the node's tenant has no name, a node before it is gone, or there is no memory.
     NodeName *of_node(uint32_t node);
+    // True if of_node() would name the node, and the block of the group is in the tier.
+    bool is_kept(uint32_t node, uint32_t group) const {
+        return node < names_.size() && (names_[node].groups >> group & 1) != 0 &&
+               names_[node].generation == books_.journal.tree().generation(node);
+    }
     uint32_t root_of(uint32_t node) const;
     quire_store_label label(const Digest &name, uint32_t group, const Digest &tenant) const;
 

@@ -45,10 +45,18 @@ bool CacheTier::create_shores() {
     return true;
 }
 
-// Begins to copy the node's block of a group. False: not now.
-bool CacheTier::begin_write(uint32_t node, NodeName *name, uint32_t group) {
-    const uint32_t block = books_.journal.tree().blocks(node)[group];
+// Begins to write the node's block of a group. False: not now.
+bool CacheTier::write_block(uint32_t node, NodeName *name, uint32_t group) {
     quire_cache_tier_stats &counts = books_.loads.counts;
+    const uint32_t named = books_.journal.tree().blocks(node)[group];
+    const bool is_host = is_on_host(named);
+    const Block &block = is_host ? (*books_.journal.host_pool(group))[number_of(named)]
+                                 : books_.journal.pool(group)[named];
+    if (!books_.timeline.done(block.ready)) {
+        if (!is_detaching_) return false;
+        ++counts.blocks_dropped;
+        return true;
+    }
     quire_store_label label = keys_.label(name->name, group, *keys_.tenant(keys_.root_of(node)));
     uint8_t found = 0;
     quire_error ignored{};
@@ -58,6 +66,27 @@ bool CacheTier::begin_write(uint32_t node, NodeName *name, uint32_t group) {
         name->groups |= 1u << group;
         return true;
     }
+    return is_host ? write_host_block(node, name, group) : begin_landing(node, name, group);
+}
+
+// A block of the host tier needs no copy: it is read within this call.
+bool CacheTier::write_host_block(uint32_t node, NodeName *name, uint32_t group) {
+    const uint32_t block = number_of(books_.journal.tree().blocks(node)[group]);
+    const uint8_t *parts[kMaxShards] = {};
+    for (uint32_t i = 0; i < books_.shards.count(); ++i) {
+        if (books_.shards[i].holds(group)) parts[i] = books_.shards[i].host_block(group, block);
+    }
+    if (!put(node, group, parts)) return false;
+    name->groups |= 1u << group;
+    return true;
+}
+
+// Begins to copy a block from the device. False: not now.
+bool CacheTier::begin_landing(uint32_t node, NodeName *name, uint32_t group) {
+    const uint32_t block = books_.journal.tree().blocks(node)[group];
+    quire_cache_tier_stats &counts = books_.loads.counts;
+    quire_error ignored{};
+    ignored.struct_size = sizeof ignored;
     if (!create_shores()) {
         ++counts.blocks_dropped;
         name->groups |= 1u << group;
@@ -112,16 +141,7 @@ bool CacheTier::write_front() {
     for (uint32_t g = 0; name != nullptr && g < books_.geometry.group_count; ++g) {
         const uint32_t block = tree.blocks(entry.node)[g];
         if (block == kNullBlock || (name->groups >> g & 1) != 0) continue;
-        if (is_on_host(block)) {
-            ++counts.blocks_evicted;
-            continue;
-        }
-        if (!books_.timeline.done(books_.journal.pool(g)[block].ready)) {
-            if (!is_detaching_) return false;
-            ++counts.blocks_dropped;
-            continue;
-        }
-        if (!begin_write(entry.node, name, g)) return false;
+        if (!write_block(entry.node, name, g)) return false;
     }
     books_.unsaved.pop();
     return true;
@@ -154,17 +174,17 @@ bool CacheTier::still_holds(const Landing &landing) const {
     return b.node == landing.node && b.ready == landing.ready;
 }
 
-// Gives a block that has landed to the store. False: not now.
-bool CacheTier::put(const Landing &landing, uint32_t at) {
-    const uint64_t size = form_bytes_[landing.group];
+// Gives a node's block to the store, whose part of each shard lies at parts[shard]. False: not now.
+bool CacheTier::put(uint32_t node, uint32_t group, const uint8_t *const *parts) {
+    const uint64_t size = form_bytes_[group];
     const uint64_t under_way = link_->transfers.bytes(QUIRE_STORE_PUT);
     if (under_way != 0 && under_way + size > desc_.max_write_bytes) return false;
     const PrefixTree &tree = books_.journal.tree();
-    NodeName *name = keys_.of_node(landing.node);
+    NodeName *name = keys_.of_node(node);
     QUIRE_ASSERT(name != nullptr);
-    const Digest &tenant = *keys_.tenant(keys_.root_of(landing.node));
+    const Digest &tenant = *keys_.tenant(keys_.root_of(node));
     CanonicalHeader header =
-        whole_header(books_.geometry, landing.group, name->index, books_.geometry.block_tokens);
+        whole_header(books_.geometry, group, name->index, books_.geometry.block_tokens);
     std::memcpy(header.namespace_digest, tenant.bytes, sizeof header.namespace_digest);
     std::memcpy(header.content_digest, name->name.bytes, sizeof header.content_digest);
     CanonicalBlock form;
@@ -172,11 +192,10 @@ bool CacheTier::put(const Landing &landing, uint32_t at) {
     if (t == nullptr) return false;
     Status described = CanonicalBlock::describe(header, &form);
     QUIRE_ASSERT(described.ok() && form.size_bytes() == size);
-    form.begin(tree.tokens(landing.node), t->bytes.data());
-    for (uint32_t i = 0; i < shores_->count; ++i) {
-        if (!books_.shards[i].holds(landing.group)) continue;
-        gather(books_.shards[i], form, shores_->of[i].bytes + at * shores_->stride,
-               t->bytes.data());
+    form.begin(tree.tokens(node), t->bytes.data());
+    for (uint32_t i = 0; i < books_.shards.count(); ++i) {
+        if (books_.shards[i].holds(group))
+            gather(books_.shards[i], form, parts[i], t->bytes.data());
     }
     write_scales(books_.scales, form, t->bytes.data());
     form.seal(t->bytes.data());
@@ -184,7 +203,7 @@ bool CacheTier::put(const Landing &landing, uint32_t at) {
     quire_store_request request{};
     request.kind = QUIRE_STORE_PUT;
     request.cookie = t->cookie;
-    request.label = keys_.label(name->name, landing.group, tenant);
+    request.label = keys_.label(name->name, group, tenant);
     request.pieces = &t->piece;
     request.piece_count = 1;
     uint32_t taken = 0;
@@ -195,6 +214,13 @@ bool CacheTier::put(const Landing &landing, uint32_t at) {
     link_->transfers.end(t);
     books_.loads.counts.blocks_refused += given.ok() ? 0 : 1;
     return !given.ok();
+}
+
+bool CacheTier::put_landing(const Landing &landing, uint32_t at) {
+    const uint8_t *parts[kMaxShards] = {};
+    for (uint32_t i = 0; i < shores_->count; ++i)
+        parts[i] = shores_->of[i].bytes + at * shores_->stride;
+    return put(landing.node, landing.group, parts);
 }
 
 void CacheTier::write() {
@@ -210,7 +236,7 @@ void CacheTier::write() {
             ++books_.loads.counts.blocks_dropped;
         } else if (!still_holds(landing)) {
             ++books_.loads.counts.blocks_evicted;
-        } else if (!put(landing, at)) {
+        } else if (!put_landing(landing, at)) {
             break;
         }
         landing.is_used = false;

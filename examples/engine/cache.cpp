@@ -341,7 +341,7 @@ quire_seq Cache::restore_sequence(const std::string &path, const Fingerprint &fi
 }
 
 void Cache::attach_tier(const std::string &store, std::span<const std::string> settings,
-                        const Fingerprint &fingerprint) {
+                        uint32_t write, const Fingerprint &fingerprint) {
     std::vector<std::pair<std::string, std::string>> parts;
     for (const std::string &setting : settings) {
         const size_t equals = setting.find('=');
@@ -363,7 +363,7 @@ void Cache::attach_tier(const std::string &store, std::span<const std::string> s
              }}};
     auto below = described<quire_cache_tier_desc>();
     std::copy(fingerprint.begin(), fingerprint.end(), below.fingerprint);
-    below.write = QUIRE_TIER_WRITE_THROUGH;
+    below.write = write;
     call(api_.cache_attach_tier, cache_.get(), tier, &below);
     is_attached_ = true;
 }

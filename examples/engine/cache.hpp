@@ -111,9 +111,10 @@ class Cache {
     // The sequence in a file. Its blocks are in the host tier until a step runs it.
     quire_seq restore_sequence(const std::string &path, const Fingerprint &fingerprint);
 
-    // Puts a store below the cache; settings are NAME=VALUE. Items may load from it then.
+    // Puts a store below the cache; settings are NAME=VALUE, write is QUIRE_TIER_WRITE_*. Items may
+    // load from it then.
     void attach_tier(const std::string &store, std::span<const std::string> settings,
-                     const Fingerprint &fingerprint);
+                     uint32_t write, const Fingerprint &fingerprint);
     // Brings what waits to the store, and takes it away. Returns what it did; nothing without one.
     std::optional<quire_cache_tier_stats> detach_tier();
     bool has_tier() const { return is_attached_; }

@@ -320,7 +320,8 @@ void attach_tier(const Options &options, const Model &model, Cache &cache,
                  SchedulerOptions &scheduling) {
     scheduling.may_load = !options.tier.empty();
     if (scheduling.may_load) {
-        cache.attach_tier(options.tier, options.tier_options, fingerprint_of(model));
+        cache.attach_tier(options.tier, options.tier_options, options.tier_write,
+                          fingerprint_of(model));
     }
 }
 

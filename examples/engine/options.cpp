@@ -178,6 +178,15 @@ void add_tier_options(CLI::App &app, Options &options) {
     app.add_option("--tier-option", options.tier_options,
                    "a setting of the store, as directory=/var/cache/quire; may be repeated")
         ->needs(tier);
+    app.add_option("--tier-write", options.tier_write,
+                   "which blocks are written: all (through), those found once (selective), or "
+                   "those soon to be evicted (back)")
+        ->transform(CLI::CheckedTransformer(
+            std::map<std::string, uint32_t>{{"through", QUIRE_TIER_WRITE_THROUGH},
+                                            {"selective", QUIRE_TIER_WRITE_SELECTIVE},
+                                            {"back", QUIRE_TIER_WRITE_BACK}}))
+        ->default_str("through")
+        ->needs(tier);
 }
 
 void add_model_options(CLI::App &app, Options &options) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "forward.hpp"
+#include "quire/cache_tier.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +35,7 @@ struct Options {
     std::string restore_session;            // the file to go on from; empty: none
     std::string tier;                       // the store below the cache; empty: none
     std::vector<std::string> tier_options;  // as NAME=VALUE
+    uint32_t tier_write = QUIRE_TIER_WRITE_THROUGH;
     std::string device = "cpu";
     uint32_t device_index = 0;
     uint32_t pool_blocks = 128;  // including the null block

@@ -51,16 +51,29 @@ def workload_after_a_restart(engine):
         expect(tokens > 0 and rate >= 0.95, f"hit rate {rate:.3f}, {tokens} tokens loaded")
 
 
+def workload_that_is_written_as_it_is_evicted(engine):
+    """Every text equals a dense run, and a second process is given what the first one evicted."""
+    with tempfile.TemporaryDirectory() as folder:
+        how = [*disk(folder), "--tier-write", "back", "--block-tokens", "1", "--json", "--check",
+               "--pool-blocks", "700"]
+        runs = [engine.run(*how) for _ in range(2)]
+        tokens = [given(run) for run in runs]
+        hits = [json.loads(run.stdout)["prefix_cache_hits"] for run in runs]
+        # How much is written before it is evicted depends on the disk.
+        expect(tokens[1] > 0 and hits[1] > hits[0], f"hits {hits}, tokens loaded {tokens}")
+
+
 def mistakes_about_tiers_are_explained(engine):
     refused(engine, 2, "--tier", "--tier-option", "a=b")
     refused(engine, 2, "NAME=VALUE", "--tier", "memory", "--tier-option", "colour")
     refused(engine, 2, "--host-bytes", "--tier", "memory", "--host-bytes", "0")
+    refused(engine, 2, "--tier-write", "--tier", "memory", "--tier-write", "never")
     refused(engine, 1, "abacus", "--tier", "abacus")
 
 
 LISTS = {
     "--list": [golden_story_through_the_disk, workload_after_a_restart,
-               mistakes_about_tiers_are_explained],
+               workload_that_is_written_as_it_is_evicted, mistakes_about_tiers_are_explained],
 }
 
 

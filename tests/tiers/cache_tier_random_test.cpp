@@ -27,7 +27,9 @@ class Schedule {
  public:
     Schedule(uint32_t seed, quire_instance *instance, quire_tier *tier, StubControl *stub)
         : random_(seed), tier_(tier), stub_(stub), rig_(instance, shape(seed)) {
-        write_ = seed % 3 == 0 ? QUIRE_TIER_WRITE_SELECTIVE : QUIRE_TIER_WRITE_THROUGH;
+        constexpr uint32_t kPolicies[] = {QUIRE_TIER_WRITE_SELECTIVE, QUIRE_TIER_WRITE_THROUGH,
+                                          QUIRE_TIER_WRITE_BACK};
+        write_ = kPolicies[seed % 3];
         attach();
         for (const char *key : {"blue", "red"}) tenants_.push_back(rig_.tenant(key));
     }

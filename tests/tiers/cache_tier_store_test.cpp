@@ -191,6 +191,32 @@ TEST_F(CacheTierStore, that_refuses_values_costs_hits) {
     stub->fails_puts = false;
 }
 
+// Bounds below a block let one value through at a time.
+TEST_F(CacheTierStore, is_asked_for_no_more_than_the_bounds_say) {
+    open_stub();
+    RigCache own(instance);
+    auto desc = described<quire_cache_tier_desc>();
+    desc.write = QUIRE_TIER_WRITE_THROUGH;
+    desc.max_load_bytes = desc.max_write_bytes = 1;
+    desc.min_load_tokens = 41;
+    ASSERT_EQ(api.cache_attach_tier(own.cache, tier, &desc, &own.error), QUIRE_OK);
+    own.compute(tokens);
+    own.settle();
+    own.evict_all();
+    own.settle();
+    quire_seq seq = own.create();
+    EXPECT_EQ(own.run_to_the_end(seq, tokens).hit_tokens, 96u);
+    own.end(seq);
+    const uint64_t before = own.stats().loads_begun;
+    const Tokens front(tokens.begin(), tokens.begin() + 41);
+    own.evict_all();
+    seq = own.create();
+    EXPECT_EQ(own.run(seq, front).outcome, kRun) << "40 tokens are too few for a load";
+    own.end(seq);
+    EXPECT_EQ(own.stats().loads_begun, before);
+    EXPECT_EQ(own.detach(), QUIRE_OK);
+}
+
 TEST_F(CacheTierStore, loads_end_with_their_sequence) {
     stock();
     stub->holds = true;
@@ -373,8 +399,6 @@ TEST_F(CacheTierStore, that_does_not_fit_is_refused_in_words) {
     refused(shape, QUIRE_E_UNSUPPORTED, "NO_PREFIX");
     shape.flags = QUIRE_CACHE_LOG;
     refused(shape, QUIRE_E_UNSUPPORTED, "followers");
-    desc.write = QUIRE_TIER_WRITE_BACK;
-    refused({}, QUIRE_E_UNSUPPORTED, "WRITE_BACK");
     desc.write = 9;
     refused({}, QUIRE_E_ARG, "desc.write");
     desc.write = QUIRE_TIER_WRITE_NONE;

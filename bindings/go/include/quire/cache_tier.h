@@ -40,7 +40,8 @@ enum {
     QUIRE_TIER_WRITE_NONE = 0,
     QUIRE_TIER_WRITE_THROUGH = 1,   /* each block, once the step that computes it has run */
     QUIRE_TIER_WRITE_SELECTIVE = 2, /* each block that an item found on the device once */
-    QUIRE_TIER_WRITE_BACK = 3       /* when it is evicted: not built, QUIRE_E_UNSUPPORTED */
+    QUIRE_TIER_WRITE_BACK = 3       /* each block that is soon to be evicted, oldest first, and at
+                                       detach each that is cached and in no sequence */
 };
 
 typedef struct quire_cache_tier_desc {
@@ -97,7 +98,7 @@ typedef struct quire_cache_tier_stats {
     uint64_t blocks_known;   /* not written: the store has them */
     uint64_t blocks_refused; /* the store was full or failed */
     uint64_t blocks_dropped; /* not written: the queue was full, or the tier was detached */
-    uint64_t blocks_evicted; /* not written: they left the cache before their turn */
+    uint64_t blocks_evicted; /* not written: they waited for that, and left the cache first */
 } quire_cache_tier_stats;
 
 /* Puts a tier below the cache. From now on it serves this cache alone: quire_tier_request_wait and
@@ -107,7 +108,7 @@ typedef struct quire_cache_tier_stats {
  *                               quire_tier_request_wait are still under way.
  *          QUIRE_E_ARG          a field is out of range; the store takes no value as large as a
  *                               block, or is open READ_ONLY and desc.write is not NONE.
- *          QUIRE_E_UNSUPPORTED  WRITE_BACK; or the cache keeps books only, has no host tier
+ *          QUIRE_E_UNSUPPORTED  the cache keeps books only, has no host tier
  *                               (quire_cache_desc.host_bytes), finds no prefixes
  *                               (QUIRE_CACHE_NO_PREFIX), has a cross-attention group, or leads or
  *                               follows others.
