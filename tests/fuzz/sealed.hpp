@@ -30,14 +30,21 @@ constexpr SealPlaces kCalibrationSeal = {32, 16, 24};
 constexpr SealPlaces kCanonicalSeal = {256, 16, 24};
 constexpr SealPlaces kLogSeal = {80, 8, 48};
 
-inline void seal(std::vector<uint8_t> *bytes, const SealPlaces &places) {
+// Writes the checksum alone.
+inline void seal_sum(std::vector<uint8_t> *bytes, const SealPlaces &places) {
     if (bytes->size() < places.header_bytes) return;
     uint64_t size = bytes->size(), sum = 0;
-    std::memcpy(bytes->data() + places.size_at, &size, sizeof size);
     std::memcpy(bytes->data() + places.checksum_at, &sum, sizeof sum);
     sum = XXH3_64bits_withSeed(bytes->data() + places.header_bytes, size - places.header_bytes,
                                XXH3_64bits(bytes->data(), places.header_bytes));
     std::memcpy(bytes->data() + places.checksum_at, &sum, sizeof sum);
+}
+
+inline void seal(std::vector<uint8_t> *bytes, const SealPlaces &places) {
+    if (bytes->size() < places.header_bytes) return;
+    uint64_t size = bytes->size();
+    std::memcpy(bytes->data() + places.size_at, &size, sizeof size);
+    seal_sum(bytes, places);
 }
 
 }  // namespace quire::fuzz

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "quire/plugin/store.h"
+#include "tests/fuzz/sealed.hpp"
 
 // The memory store's own query, compiled under this name.
 extern "C" quire_status quire_store_query_of_memory(const quire_host_info *host,
@@ -50,6 +51,18 @@ quire_status submit(quire_store *store, const quire_store_request *requests, uin
     return status;
 }
 
+// What no accident does: the checksum is right.
+void tamper(uint8_t *bytes, uint64_t size_bytes) {
+    std::vector<uint8_t> value(bytes, bytes + size_bytes);
+    uint32_t word = 0;
+    std::memcpy(&word, &value[control.tampers_at], sizeof word);
+    control.tampered = word;
+    word = control.tampers_to;
+    std::memcpy(&value[control.tampers_at], &word, sizeof word);
+    quire::fuzz::seal_sum(&value, quire::fuzz::kCanonicalSeal);
+    std::memcpy(bytes, value.data(), size_bytes);
+}
+
 void change(quire_store_answer *answer) {
     if (answer->kind == QUIRE_STORE_PUT && control.fails_puts) answer->outcome = QUIRE_STORE_FAILED;
     if (answer->kind != QUIRE_STORE_GET) return;
@@ -57,6 +70,7 @@ void change(quire_store_answer *answer) {
     asked.erase(answer->cookie);
     auto *at = static_cast<uint8_t *>(piece.address);
     if (control.spoils) at[piece.size_bytes / 2] ^= 1;
+    if (control.tampers_at < piece.size_bytes) tamper(at, piece.size_bytes);
     if (control.swaps && first_value.size() == piece.size_bytes)
         std::memcpy(at, first_value.data(), piece.size_bytes);
     if (control.fails_gets) answer->outcome = QUIRE_STORE_FAILED;

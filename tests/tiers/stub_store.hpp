@@ -20,7 +20,11 @@ struct StubControl {
     std::atomic<bool> cuts{false};     // a GET is answered SIZE
     std::atomic<bool> forgets{false};  // a GET is answered MISS, though find says PRESENT
     std::atomic<bool> lies{false};     // reap gives an answer to no request
-    std::atomic<uint64_t> gets{0};     // taken
+    // A GET's word at this byte is replaced and the value sealed again; UINT32_MAX: none is.
+    std::atomic<uint32_t> tampers_at{UINT32_MAX};
+    std::atomic<uint32_t> tampers_to{0};
+    std::atomic<uint32_t> tampered{0};  // the word that was there
+    std::atomic<uint64_t> gets{0};      // taken
     std::atomic<uint64_t> cancels{0};
 
     void reset() {
@@ -28,6 +32,7 @@ struct StubControl {
                                        &spoils, &swaps, &cuts, &forgets, &lies}) {
             *one = false;
         }
+        tampers_at = UINT32_MAX;
     }
 };
 
