@@ -5,9 +5,13 @@
 """
 
 import json
+import os
 import pathlib
+import random
 import re
+import subprocess
 import tempfile
+import time
 
 import serving
 from serving import expect, refused
@@ -63,6 +67,37 @@ def workload_that_is_written_as_it_is_evicted(engine):
         expect(tokens[1] > 0 and hits[1] > hits[0], f"hits {hits}, tokens loaded {tokens}")
 
 
+KILLS = {"few": 1, "usual": 3, "full": 200}
+
+
+def kills_cost_hits_and_no_text(engine):
+    """An engine is killed at any moment while it writes; the next one on the same store loads what
+    is whole, and every text equals a dense run."""
+    seed = int(os.environ.get("QUIRE_TEST_SEED") or 1)
+    chance = random.Random(seed)
+    count = KILLS[os.environ.get("QUIRE_TEST_EFFORT") or "usual"]
+    loaded = 0
+    with tempfile.TemporaryDirectory() as folder:
+        plain = ["--block-tokens", "4", "--pool-blocks", "200", "--json"]
+        how = [*disk(folder), *plain]
+        began = time.monotonic()
+        without = engine.run(*plain)
+        expect(without.returncode == 0, without.stderr.decode())
+        seconds = time.monotonic() - began
+        for i in range(count):
+            write = ["--tier-write", chance.choice(["through", "selective", "back"])]
+            with subprocess.Popen([engine.program, *how, *write], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL) as killed:
+                time.sleep(chance.uniform(0, seconds))
+                killed.kill()
+            loaded += given(engine.run(*how, *write, "--check"))
+            if i % 3 == 2:  # from an empty store again
+                for file in pathlib.Path(folder, "store").iterdir():
+                    file.unlink()
+    print(f"{count} kills, seed {seed}, {loaded} tokens loaded")
+    expect(loaded > 0, "no run was given anything")
+
+
 def mistakes_about_tiers_are_explained(engine):
     refused(engine, 2, "--tier", "--tier-option", "a=b")
     refused(engine, 2, "NAME=VALUE", "--tier", "memory", "--tier-option", "colour")
@@ -73,7 +108,8 @@ def mistakes_about_tiers_are_explained(engine):
 
 LISTS = {
     "--list": [golden_story_through_the_disk, workload_after_a_restart,
-               workload_that_is_written_as_it_is_evicted, mistakes_about_tiers_are_explained],
+               workload_that_is_written_as_it_is_evicted, kills_cost_hits_and_no_text,
+               mistakes_about_tiers_are_explained],
 }
 
 
