@@ -178,7 +178,8 @@ void World::check_levels() {
     for (const auto &[place, seq] : held)
         named_[kHost].at(place.first).at(static_cast<size_t>(place.second)) = 1;
     const uint64_t used = held.size();
-    if (s.host_blocks_used != used)
+    // A load's blocks may count there too (README.md, question 22).
+    if (s.host_blocks_used < used || (s.host_blocks_used > used && !has_tier()))
         fail("stats-host", "host_blocks_used is %llu; swapped sequences name %llu blocks",
              static_cast<unsigned long long>(s.host_blocks_used),
              static_cast<unsigned long long>(used));
@@ -274,7 +275,7 @@ void World::count_moves(const Step &step, const std::vector<quire_block_copy> &c
             ++sums_.demoted;
             host_tables_.erase({copy.group, copy.dst});  // its sequence found it on the device
         }
-        if (copy.kind != QUIRE_COPY_SWAP_IN) continue;
+        if (copy.kind != QUIRE_COPY_SWAP_IN || loaded_.count({copy.group, copy.src})) continue;
         const auto own = host_tables_.find({copy.group, copy.src});
         if (own == host_tables_.end() || back.count(own->second) == 0)
             ++sums_.promoted;
@@ -287,7 +288,7 @@ void World::count_moves(const Step &step, const std::vector<quire_block_copy> &c
 // A swap finds room where swapped sequences leave it: cached blocks give way. Asked of the first
 // preemption of a step, while nothing is unfinished.
 bool World::swap_must_fit(const std::vector<std::vector<int32_t>> &tables) {
-    if (!shares_host() || !committed.empty() || !device_idle()) return false;
+    if (!shares_host() || has_tier() || !committed.empty() || !device_idle()) return false;
     if (!open->rows.empty() || open->preemptions != 0) return false;
     for (uint32_t g = 0; g < blocks_.size(); ++g) {
         const std::vector<int32_t> &ids = tables[g];

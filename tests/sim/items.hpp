@@ -18,6 +18,9 @@ struct PlannedItem {
     uint32_t doc = 0;
     uint32_t mask_rows = 0;
     uint32_t limit = 0;  // quire_step_item.max_hit_tokens
+    uint32_t load = 0;   // QUIRE_ITEM_MAY_LOAD
+    uint32_t run = 0;    // tokens that the store has of it
+    Op op;
     std::vector<uint32_t> tokens;
     std::vector<uint8_t> unknown;
     std::vector<uint32_t> parents;
