@@ -129,9 +129,10 @@ void World::name_blocks(const Sequence &seq, uint32_t end) {
     }
 }
 
-// How many tokens of the item's prompt the store would find, in whole blocks. Where a group has a
-// window it is the most that may be found.
-uint32_t World::store_run(const Sequence &seq, const PlannedItem &plan) {
+// How many tokens of the item's prompt are found, in whole blocks, if the device has the first
+// `have`; with `named`, if it has every block that was ever computed. 0: the store adds nothing.
+// Where a group has a window it is the most that may be found.
+uint32_t World::store_run(const Sequence &seq, const PlannedItem &plan, uint32_t have, bool named) {
     Digest tenant{};
     if (!has_tier() || !tenant_digest(seq, tenant)) return 0;
     std::vector<uint32_t> tokens = seq.tokens;
@@ -141,19 +142,25 @@ uint32_t World::store_run(const Sequence &seq, const PlannedItem &plan) {
     const Digest print = tier_print(tier_->epoch, tier_->fingerprint);
     Digest name = first_name(seq, print, tenant);
     const uint32_t total = seq.known() + static_cast<uint32_t>(plan.tokens.size());
-    const auto named =
+    const auto known =
         static_cast<uint32_t>(std::find(unknown.begin(), unknown.end(), 1) - unknown.begin());
-    const uint32_t most = std::min({total - 1, named, plan.most_hits(config.block_tokens)});
-    uint32_t run = 0;
-    for (; run + config.block_tokens <= most; run += config.block_tokens) {
-        name = next_name(seq, name, run, &tokens[run]);
+    const uint32_t most = std::min({total - 1, known, plan.most_hits(config.block_tokens)});
+    uint32_t found = 0;
+    for (uint32_t p = 0; p + config.block_tokens <= most; p += config.block_tokens) {
+        name = next_name(seq, name, p, &tokens[p]);
+        bool in_store = true;
+        bool on_device = p < have;
         for (uint32_t g = 0; g < blocks_.size(); ++g) {
             const uint32_t kind = config.groups[g].kind;
             if (kind == QUIRE_GROUP_WINDOW || kind == QUIRE_GROUP_CHUNKED) continue;
-            if (!tier_->store->find(value_label(name, g, print, tenant))) return run;
+            const quire_store_label label = value_label(name, g, print, tenant);
+            in_store &= tier_->store->find(label);
+            on_device |= named && tier_->names.count(key_of(label)) != 0;
         }
+        if (!in_store && !on_device) break;
+        if (in_store) found = p + config.block_tokens;
     }
-    return run;
+    return found;
 }
 
 // A value that is put must hold what a dense run would have in that block, in the canonical form.

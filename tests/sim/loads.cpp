@@ -27,13 +27,20 @@ Op make_op(OpKind kind, std::initializer_list<uint32_t> fields) {
 
 }  // namespace
 
-// Before begin or add: what the store has for each item.
-void World::note_runs(Items &items) {
+// Before begin or add, and once more after it: what the store has for each item. A load may build on
+// what the device has: what the first item has there, a probe said.
+void World::note_runs(Items &items, bool again) {
     if (!has_tier()) return;
     for (PlannedItem &plan : items.planned) {
         const Sequence &seq = *find(plan.seq);
         if (plan.load == 0 || seq.computed != 0 || seq.swapped || seq.cross_tokens != 0) continue;
-        plan.run = store_run(seq, plan);
+        const bool probed = &plan == &items.planned[0] && items.probed != ~0u;
+        const uint32_t run = store_run(seq, plan, probed ? items.probed : 0, false);
+        // What the store has and the library has not heard of, it need not ask for.
+        if (!again) items.unheard = tier_->store->waiting() != 0;
+        plan.least_run = again ? std::min(plan.least_run, run) : run;
+        plan.run = std::max(plan.run, run);
+        plan.most_run = std::max(plan.most_run, store_run(seq, plan, 0, true));
     }
 }
 
@@ -49,14 +56,14 @@ void World::take_loading(Items &items, size_t index) {
     Sequence &seq = *find(plan.seq);
     const uint64_t now = now_ns();
     ++tally_->items_loading;
-    const char *why = !has_tier()         ? "the cache has no tier"
-                      : plan.load == 0    ? "the item may not load"
-                      : seq.computed != 0 ? "the sequence has computed tokens"
-                      : tier_->dead       ? "the cache was reset since the tier was attached"
-                      : tier_->leaving    ? "the tier is being detached"
-                      : seq.load.live     ? nullptr
-                      : plan.run == 0     ? "the store has nothing of it"
-                                          : nullptr;
+    const char *why = !has_tier()          ? "the cache has no tier"
+                      : plan.load == 0     ? "the item may not load"
+                      : seq.computed != 0  ? "the sequence has computed tokens"
+                      : tier_->dead        ? "the cache was reset since the tier was attached"
+                      : tier_->leaving     ? "the tier is being detached"
+                      : seq.load.live      ? nullptr
+                      : plan.most_run == 0 ? "the store has nothing of it"
+                                           : nullptr;
     if (why != nullptr) fail("load-needless", "sequence %u loads, and %s", seq.id, why);
     if (info(seq).blocks_held != 0)
         fail("load-holds", "sequence %u loads, and holds %u blocks", seq.id, info(seq).blocks_held);
@@ -69,13 +76,20 @@ void World::take_loading(Items &items, size_t index) {
              seq.id, plan.run, items.probed);
     // "It runs once the load has ended": at its deadline it has.
     const bool dropped = now - seq.load.sent_ns > tier_->desc.load_expiry_ns;
-    if (again && clocks_are_watched && !dropped &&
+    // Unless it began another one, for what the device had of it may be gone (question 24).
+    const uint64_t begun = tier_->stats.loads_begun;
+    look_at_tier();
+    const bool anew = tier_->stats.loads_begun != begun;
+    tally_->loads_anew += again && anew && !dropped;
+    if (again && clocks_are_watched && !dropped && (!anew || seq.load.anew > 2) &&
         now > seq.load.since_ns + tier_->desc.load_timeout_ns + kSlack)
         fail("load-deadline", "sequence %u still loads after %llu ms; its load may take %llu ms",
              seq.id, static_cast<unsigned long long>((now - seq.load.since_ns) / kMillisecond),
              static_cast<unsigned long long>(tier_->desc.load_timeout_ns / kMillisecond));
-    if (!again || dropped) {
+    if (!again || dropped || anew) {
+        const uint32_t times = again && !dropped ? seq.load.anew + 1 : 0;
         seq.load = {};
+        seq.load.anew = times;
         seq.load.since_ns = now;
         seq.load.known = seq.known();
         seq.load.tokens = plan.tokens;
@@ -85,14 +99,16 @@ void World::take_loading(Items &items, size_t index) {
         seq.load.op = plan.op;
     }
     seq.load.live = true;
-    seq.load.most = std::max(seq.load.most, plan.run);
+    seq.load.most = std::max({seq.load.most, plan.run, plan.most_run});
+    if (!again || dropped || anew) seq.load.sure = plan.least_run;
     seq.load.sent_ns = now;
 }
 
 // The item runs, or waits, and does not load. `seq` is as it was before.
 void World::judge_no_load(const Items &items, size_t index, const Sequence &seq) {
     const PlannedItem &plan = items.planned[index];
-    if (!has_tier() || plan.load == 0 || plan.run == 0 || tier_->dead || tier_->leaving) return;
+    if (!has_tier() || plan.load == 0 || plan.least_run == 0 || tier_->dead || tier_->leaving)
+        return;
     if (seq.load.live) {
         tally_->load_ended += items.results[index].outcome == QUIRE_ITEM_RUN;
         return;
@@ -100,7 +116,12 @@ void World::judge_no_load(const Items &items, size_t index, const Sequence &seq)
     const uint32_t least = std::max(tier_->desc.min_load_tokens, config.block_tokens);
     const bool first = index == 0 && open->rows.empty() && open->preemptions == 0;
     if (!first || items.probed == ~0u || !config.windowless() || config.queues != 1) return;
-    if (plan.run < items.probed + least) return;
+    if (items.unheard || plan.least_run < items.probed + least) return;
+    // Nothing says whether an item that would wait anyway begins its load before.
+    if (items.results[index].outcome == QUIRE_ITEM_WAIT) {
+        ++tally_->loads_wait;
+        return;
+    }
     const uint64_t shorts = tier_->stats.loads_short;
     const uint64_t failed = tier_->stats.loads_failed;
     look_at_tier();
@@ -114,7 +135,7 @@ void World::judge_no_load(const Items &items, size_t index, const Sequence &seq)
 // The most that an item may find: on the device, and by its load.
 uint32_t World::loaded_most(const PlannedItem &plan, const Sequence &seq) const {
     if (!has_tier() || plan.load == 0 || !seq.load.live) return 0;
-    return std::max(seq.load.most, plan.run);
+    return std::max({seq.load.most, plan.run, plan.most_run});
 }
 
 // What a load laid into the host tier, the model learns when a step copies it to the device: it
@@ -176,7 +197,7 @@ void World::conclude_loads() {
                 if (runs && !mute && most != 0) check_brought(id, hit, most);
                 break;
             }
-            most = std::max(most, find(id)->load.most);
+            most = std::max(most, find(id)->load.sure);
             if (mute) clock_watch.now_ns += tier_->desc.load_timeout_ns + kSlack;
             for (int polls = 0; polls == 0 || (!mute && loads_running_ != 0); ++polls) {
                 if (polls == kMostPolls)

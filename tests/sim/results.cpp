@@ -2,6 +2,7 @@
 //
 // results: what begin and add answered, checked and taken over into the model.
 #include <algorithm>
+#include <utility>
 
 #include "items.hpp"
 
@@ -272,7 +273,7 @@ void World::take_run(Items &items, size_t index) {
     row.mask_rows = plan.mask_rows;
     row.gave_back = gave_back(seq);
     row.may_load = loaded_most(plan, seq) != 0;
-    seq.load = {};
+    seq.load.ran |= std::exchange(seq.load.live, false);
     seq.ahead_written = row.ahead != 0;
     open->rows.push_back(row);
     ++tally_->items_run;

@@ -31,7 +31,10 @@ struct Span {
 // A load that its last item began, and that may live.
 struct Load {
     bool live = false;
-    uint32_t most = 0;  // tokens that the store had
+    bool ran = false;   // its sequence has run since, and it may live on
+    uint32_t most = 0;  // tokens that the store and the device had, at most and at least
+    uint32_t sure = 0;
+    uint32_t anew = 0;  // loads of the same item before it
     uint64_t since_ns = 0;
     uint64_t sent_ns = 0;  // its item, last
     // What the item said.

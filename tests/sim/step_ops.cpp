@@ -100,7 +100,7 @@ bool World::begin(const Op &op) {
     const uint64_t room_before = items.items.empty() || open ? 0 : room();
     const bool probes = strict || ops_ % 4 == 0 || has_tier();
     if (!might_fail && !items.items.empty() && probes) probe_first(items);
-    note_runs(items);
+    note_runs(items, false);
     if (!open) note_host_tables();
     note_tables();
     const uint64_t struck = strikes();
@@ -120,6 +120,7 @@ bool World::begin(const Op &op) {
     before_begin_ = std::move(before);
     changed_since_begin_ = false;
     open = std::move(step);
+    note_runs(items, true);
     take_results(items, unread ? 0 : room_before);
     return true;
 }
@@ -133,13 +134,14 @@ bool World::add(const Op &) {
     build(items, open->queue);
     const Snapshot before = look(!items.errors.empty() || items.unsure || items.may_be_busy);
     note_tables();
-    note_runs(items);
+    note_runs(items, false);
     const quire_status status = q_->step_add(
         cache_, open->handle, items.items.data(), static_cast<uint32_t>(items.items.size()),
         sizeof(quire_step_item), items.tokens.data(), static_cast<uint32_t>(items.tokens.size()),
         items.results.data(), sizeof(quire_step_result), &error_);
     if (refused(items, status, before)) return true;
     expect(status, {QUIRE_OK}, "quire_step_add");
+    note_runs(items, true);
     take_results(items, 0);
     return true;
 }

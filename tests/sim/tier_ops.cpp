@@ -162,7 +162,7 @@ bool World::poll_tier(const Op &op) {
              static_cast<unsigned long long>(s.loads_begun), got.loads_running,
              static_cast<unsigned long long>(got.loads_ended));
     uint32_t live = 0;
-    for (const auto &seq : sequences) live += seq->load.live;
+    for (const auto &seq : sequences) live += seq->load.live || seq->load.ran;
     if (got.loads_running + got.loads_ready > live)
         fail("tier-progress", "%u loads run and %u are ready; %u sequences may have one",
              got.loads_running, got.loads_ready, live);
@@ -239,6 +239,25 @@ bool World::restart(const Op &op) {
     tier_->store->records = std::move(kept);
     ++tally_->store_restarts;
     return true;
+}
+
+// For a person who reads a script.
+void World::trace_tier() {
+    if (!has_tier()) return;
+    quire_cache_tier_stats s{};
+    s.struct_size = sizeof s;
+    q_->cache_get_tier_stats(cache_, &s, &error_);
+    const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
+    printf(
+        "    tier at %llu us: loads begun %llu ready %llu used %llu missed %llu failed %llu late "
+        "%llu expired %llu cancelled %llu short %llu; written %llu known %llu refused %llu dropped "
+        "%llu evicted %llu; the store has %zu values, %zu waiting\n",
+        number(now_ns() / 1000), number(s.loads_begun), number(s.loads_ready), number(s.loads_used),
+        number(s.loads_missed), number(s.loads_failed), number(s.loads_late),
+        number(s.loads_expired), number(s.loads_cancelled), number(s.loads_short),
+        number(s.blocks_written), number(s.blocks_known), number(s.blocks_refused),
+        number(s.blocks_dropped), number(s.blocks_evicted), tier_->store->records.size(),
+        tier_->store->waiting());
 }
 
 // The library waits: meanwhile the store answers, and devices do what lies in their queues.

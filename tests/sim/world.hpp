@@ -379,7 +379,7 @@ class World {
     quire_store_label value_label(const Digest &name, uint32_t g, const Digest &print,
                                   const Digest &tenant) const;
     void name_blocks(const Sequence &seq, uint32_t end);
-    uint32_t store_run(const Sequence &seq, const PlannedItem &plan);
+    uint32_t store_run(const Sequence &seq, const PlannedItem &plan, uint32_t have, bool named);
     void check_value(const quire_store_label &label, const std::vector<uint8_t> &bytes);
     void tier_finding(const char *promise, const char *text);
     void look_at_tier();
@@ -396,9 +396,10 @@ class World {
     bool run_copies_of_tier(const Op &op);
     bool restart(const Op &op);
     void end_tier();
+    void trace_tier();
     void wait_passes();
     // loads.cpp
-    void note_runs(Items &items);
+    void note_runs(Items &items, bool again);
     static bool is_again(const Sequence &seq, const PlannedItem &plan);
     void take_loading(Items &items, size_t index);
     void judge_no_load(const Items &items, size_t index, const Sequence &seq);
