@@ -64,7 +64,8 @@ void World::take_loading(Items &items, size_t index) {
                       : seq.load.live      ? nullptr
                       : plan.most_run == 0 ? "the store has nothing of it"
                                            : nullptr;
-    if (why != nullptr) fail("load-needless", "sequence %u loads, and %s", seq.id, why);
+    if (why != nullptr && !tolerate("load-needless"))
+        fail("load-needless", "sequence %u loads, and %s", seq.id, why);
     if (info(seq).blocks_held != 0)
         fail("load-holds", "sequence %u loads, and holds %u blocks", seq.id, info(seq).blocks_held);
     const uint32_t least = std::max(tier_->desc.min_load_tokens, config.block_tokens);
@@ -157,7 +158,10 @@ void World::adopt_loaded(const Step &step, const std::vector<quire_block_copy> &
                         make_content(seq.tenant, mix(seq.chain[begin + i], epoch_));
                     same &= memory_.at(kHost, g, copy.src, i).content == want;
                 }
-                if (same) continue;
+                if (same) {  // by a load or not: nothing shows it
+                    unsure_loaded_.insert({g, copy.src});
+                    continue;
+                }
                 loaded_.insert({g, copy.src});
                 for (uint32_t i = 0; i < config.block_tokens; ++i) {
                     Slot &slot = memory_.at(kHost, g, copy.src, i);
@@ -200,8 +204,9 @@ void World::conclude_loads() {
             most = std::max(most, find(id)->load.sure);
             if (mute) clock_watch.now_ns += tier_->desc.load_timeout_ns + kSlack;
             for (int polls = 0; polls == 0 || (!mute && loads_running_ != 0); ++polls) {
-                if (polls == kMostPolls)
+                if (polls == kMostPolls && !tolerate("live-load"))
                     fail("live-load", "a load does not end, and nothing fails");
+                if (polls >= kMostPolls) clock_watch.now_ns += tier_->desc.load_timeout_ns + kSlack;
                 execute(make_op(OpKind::poll, {mute ? 0u : 2u}));
             }
             if (mute && !clocks_are_watched) break;

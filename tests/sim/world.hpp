@@ -538,8 +538,9 @@ class World {
     std::unique_ptr<CacheTier> tier_;                // with the feature cache_tier
     std::optional<Finding> late_finding_;            // of a callback of the store
     std::set<std::pair<uint32_t, int32_t>> loaded_;  // host blocks that the step's loads brought
-    uint32_t loads_running_ = 0;                     // as of the last poll
-    bool loading_now_ = false;                       // an item of the last call loads
+    std::set<std::pair<uint32_t, int32_t>> unsure_loaded_;
+    uint32_t loads_running_ = 0;  // as of the last poll
+    bool loading_now_ = false;    // an item of the last call loads
     uint32_t live_loads_ = 0;
     uint64_t stores_before_ = 0;  // that worlds with a finding left
 };
