@@ -131,8 +131,9 @@ void World::name_blocks(const Sequence &seq, uint32_t end) {
 
 // How many tokens of the item's prompt are found, in whole blocks, if the device has the first
 // `have`; with `named`, if it has every block that was ever computed. 0: the store adds nothing.
-// Where a group has a window it is the most that may be found.
-uint32_t World::store_run(const Sequence &seq, const PlannedItem &plan, uint32_t have, bool named) {
+// any: a block counts as found if one group's value is. Where a group has a window it is the most that may be found.
+uint32_t World::store_run(const Sequence &seq, const PlannedItem &plan, uint32_t have, bool named,
+                          bool any) {
     Digest tenant{};
     if (!has_tier() || !tenant_digest(seq, tenant)) return 0;
     std::vector<uint32_t> tokens = seq.tokens;
@@ -149,14 +150,17 @@ uint32_t World::store_run(const Sequence &seq, const PlannedItem &plan, uint32_t
     for (uint32_t p = 0; p + config.block_tokens <= most; p += config.block_tokens) {
         name = next_name(seq, name, p, &tokens[p]);
         bool in_store = true;
+        bool in_part = false;
         bool on_device = p < have;
         for (uint32_t g = 0; g < blocks_.size(); ++g) {
             const uint32_t kind = config.groups[g].kind;
             if (kind == QUIRE_GROUP_WINDOW || kind == QUIRE_GROUP_CHUNKED) continue;
             const quire_store_label label = value_label(name, g, print, tenant);
             in_store &= tier_->store->find(label);
+            in_part |= tier_->store->find(label);
             on_device |= named && tier_->names.count(key_of(label)) != 0;
         }
+        in_store |= any && in_part;
         if (!in_store && !on_device) break;
         if (in_store) found = p + config.block_tokens;
     }

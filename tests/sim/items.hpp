@@ -23,6 +23,7 @@ struct PlannedItem {
     uint32_t run = 0;
     uint32_t least_run = 0;
     uint32_t most_run = 0;  // with what the device may have
+    uint32_t part_run = 0;  // and where the store has a block of some groups only
     Op op;
     std::vector<uint32_t> tokens;
     std::vector<uint8_t> unknown;

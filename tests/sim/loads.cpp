@@ -35,12 +35,13 @@ void World::note_runs(Items &items, bool again) {
         const Sequence &seq = *find(plan.seq);
         if (plan.load == 0 || seq.computed != 0 || seq.swapped || seq.cross_tokens != 0) continue;
         const bool probed = &plan == &items.planned[0] && items.probed != ~0u;
-        const uint32_t run = store_run(seq, plan, probed ? items.probed : 0, false);
+        const uint32_t run = store_run(seq, plan, probed ? items.probed : 0, false, false);
         // What the store has and the library has not heard of, it need not ask for.
         if (!again) items.unheard = tier_->store->waiting() != 0;
         plan.least_run = again ? std::min(plan.least_run, run) : run;
         plan.run = std::max(plan.run, run);
-        plan.most_run = std::max(plan.most_run, store_run(seq, plan, 0, true));
+        plan.most_run = std::max(plan.most_run, store_run(seq, plan, 0, true, false));
+        plan.part_run = std::max(plan.part_run, store_run(seq, plan, 0, true, true));
     }
 }
 
@@ -62,10 +63,13 @@ void World::take_loading(Items &items, size_t index) {
                       : tier_->dead        ? "the cache was reset since the tier was attached"
                       : tier_->leaving     ? "the tier is being detached"
                       : seq.load.live      ? nullptr
-                      : plan.most_run == 0 ? "the store has nothing of it"
+                      : plan.part_run == 0 ? "the store has nothing of it"
                                            : nullptr;
     if (why != nullptr && !tolerate("load-needless"))
         fail("load-needless", "sequence %u loads, and %s", seq.id, why);
+    const bool part = has_tier() && !seq.load.live && plan.most_run == 0;
+    if (part && !tolerate("load-group"))
+        fail("load-group", "sequence %u loads a block of which the store lacks a group", seq.id);
     if (info(seq).blocks_held != 0)
         fail("load-holds", "sequence %u loads, and holds %u blocks", seq.id, info(seq).blocks_held);
     const uint32_t least = std::max(tier_->desc.min_load_tokens, config.block_tokens);
@@ -100,7 +104,7 @@ void World::take_loading(Items &items, size_t index) {
         seq.load.op = plan.op;
     }
     seq.load.live = true;
-    seq.load.most = std::max({seq.load.most, plan.run, plan.most_run});
+    seq.load.most = std::max({seq.load.most, plan.run, plan.part_run});
     if (!again || dropped || anew) seq.load.sure = plan.least_run;
     seq.load.sent_ns = now;
 }
@@ -136,7 +140,7 @@ void World::judge_no_load(const Items &items, size_t index, const Sequence &seq)
 // The most that an item may find: on the device, and by its load.
 uint32_t World::loaded_most(const PlannedItem &plan, const Sequence &seq) const {
     if (!has_tier() || plan.load == 0 || !seq.load.live) return 0;
-    return std::max({seq.load.most, plan.run, plan.most_run});
+    return std::max({seq.load.most, plan.run, plan.part_run});
 }
 
 // What a load laid into the host tier, the model learns when a step copies it to the device: it

@@ -9,7 +9,9 @@
 namespace sim {
 
 // Passed over: the model goes on from what the library did.
-constexpr const char *kKnown = "level-orphan,evictions-load,live-load,load-missing";
+constexpr const char *kKnown =
+    "level-orphan,evictions-load,live-load,load-group,load-missing,"
+    "tier-waits,tier-status";
 
 // The seed ends there and does not count: the model knows no way on.
 constexpr const char *kIgnored = "";

@@ -209,8 +209,10 @@ bool World::execute(const Op &op) {
                           op.kind == OpKind::restart || op.kind == OpKind::conclude ||
                           op.kind == OpKind::poll;
     if (late_finding_) throw *late_finding_;
-    if (waits != 0 && !may_wait)
-        fail("waits", "%s waits for a device, and no call in it may", op_name(op.kind));
+    // A queue of the tier's that refuses a signal is waited for.
+    if (waits != 0 && !may_wait && (!has_tier() || !tolerate("tier-waits")))
+        fail(has_tier() ? "tier-waits" : "waits", "%s waits for a device, and no call in it may",
+             op_name(op.kind));
     return done;
 }
 

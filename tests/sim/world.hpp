@@ -379,7 +379,8 @@ class World {
     quire_store_label value_label(const Digest &name, uint32_t g, const Digest &print,
                                   const Digest &tenant) const;
     void name_blocks(const Sequence &seq, uint32_t end);
-    uint32_t store_run(const Sequence &seq, const PlannedItem &plan, uint32_t have, bool named);
+    uint32_t store_run(const Sequence &seq, const PlannedItem &plan, uint32_t have, bool named,
+                       bool any);
     void check_value(const quire_store_label &label, const std::vector<uint8_t> &bytes);
     void tier_finding(const char *promise, const char *text);
     void look_at_tier();
