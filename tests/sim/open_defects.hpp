@@ -10,8 +10,14 @@ namespace sim {
 
 // Passed over: the model goes on from what the library did.
 constexpr const char *kKnown =
-    "level-orphan,evictions-load,live-load,load-group,load-missing,"
-    "tier-waits,tier-status";
+    "level-orphan,"
+    "evictions-load,"
+    "live-load,"
+    "load-deadline,"
+    "load-group,"
+    "load-missing,"
+    "tier-status,"
+    "tier-waits";
 
 // The seed ends there and does not count: the model knows no way on.
 constexpr const char *kIgnored = "";
