@@ -284,6 +284,10 @@ void Chooser::make_items(uint32_t most) {
 
 void Chooser::make_item(const Sequence &seq) {
     const Config &c = world_->config;
+    if (seq.load.live && tier_rng_.percent(85)) {
+        push(OpKind::item, {}) = seq.load.op;
+        return;
+    }
     const uint32_t left = c.max_tokens - std::min(c.max_tokens, seq.known());
     uint32_t count = 1;
     if (seq.known() == 0 || rng_.percent(long_percent_))

@@ -104,7 +104,7 @@ void Chooser::tier_recall() {
         push(OpKind::copies, {0});
         if (tier_rng_.percent(60)) push(OpKind::store, {0, 0, tier_rng_.below(1u << 16)});
     }
-    if (tier_rng_.percent(60)) push(OpKind::end, {id, tier_rng_.percent(75)});
+    if (tier_rng_.percent(25)) push(OpKind::end, {id, tier_rng_.percent(75)});
 }
 
 }  // namespace sim

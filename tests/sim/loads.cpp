@@ -76,9 +76,11 @@ void World::take_loading(Items &items, size_t index) {
     const bool again = is_again(seq, plan);
     const bool first = index == 0 && open->rows.empty() && open->preemptions == 0;
     if (!again && first && items.probed != ~0u && config.windowless() && config.queues == 1 &&
-        plan.run < items.probed + least && !seq.load.live)
-        fail("load-needless", "sequence %u loads; the store has %u tokens and the device %u",
-             seq.id, plan.run, items.probed);
+        plan.run < items.probed + least && !seq.load.live &&
+        (plan.part_run < items.probed + least || !tolerate("load-group")))
+        fail(plan.part_run < items.probed + least ? "load-needless" : "load-group",
+             "sequence %u loads; the store has %u tokens and the device %u", seq.id, plan.run,
+             items.probed);
     // "It runs once the load has ended": at its deadline it has.
     const bool dropped = now - seq.load.sent_ns > tier_->desc.load_expiry_ns;
     // Unless it began another one, for what the device had of it may be gone (question 24).
@@ -86,8 +88,9 @@ void World::take_loading(Items &items, size_t index) {
     look_at_tier();
     const bool anew = tier_->stats.loads_begun != begun;
     tally_->loads_anew += again && anew && !dropped;
-    if (again && clocks_are_watched && !dropped && (!anew || seq.load.anew > 2) &&
-        now > seq.load.since_ns + tier_->desc.load_timeout_ns + kSlack)
+    if (again && clocks_are_watched && !dropped && (!anew || seq.load.anew > 2) && !in_add_ &&
+        now > seq.load.since_ns + tier_->desc.load_timeout_ns + kSlack &&
+        !tolerate("load-deadline"))
         fail("load-deadline", "sequence %u still loads after %llu ms; its load may take %llu ms",
              seq.id, static_cast<unsigned long long>((now - seq.load.since_ns) / kMillisecond),
              static_cast<unsigned long long>(tier_->desc.load_timeout_ns / kMillisecond));

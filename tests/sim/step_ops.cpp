@@ -142,7 +142,9 @@ bool World::add(const Op &) {
     if (refused(items, status, before)) return true;
     expect(status, {QUIRE_OK}, "quire_step_add");
     note_runs(items, true);
+    in_add_ = true;
     take_results(items, 0);
+    in_add_ = false;
     return true;
 }
 

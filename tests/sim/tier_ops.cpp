@@ -236,6 +236,7 @@ bool World::restart(const Op &op) {
         tier_->store = nullptr;
         return true;
     }
+    tally_->store_faults += tier_->store->counts.faults;
     std::map<Store::Key, Store::Record> kept;
     if (op.f[0] != 0) kept = tier_->store->records;
     expect(q_->tier_close_wait(tier_->tier, kForever, &error_), {QUIRE_OK},
@@ -278,6 +279,7 @@ void World::end_tier() {
     if (tier_ && tier_->tier != nullptr) {
         for (int i = 0; tier_->attached && i < 3; ++i) execute(make_op(OpKind::detach, {2}));
         if (tier_->attached) fail("tier-detach", "a tier cannot be detached though nothing fails");
+        tally_->store_faults += tier_->store->counts.faults;
         expect(q_->tier_close_wait(tier_->tier, kForever, &error_), {QUIRE_OK},
                "quire_tier_close_wait at the end");
         tier_->tier = nullptr;

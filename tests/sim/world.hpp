@@ -541,6 +541,7 @@ class World {
     std::set<std::pair<uint32_t, int32_t>> loaded_;  // host blocks that the step's loads brought
     std::set<std::pair<uint32_t, int32_t>> unsure_loaded_;
     uint32_t loads_running_ = 0;  // as of the last poll
+    bool in_add_ = false;         // quire_step_add makes no progress (question 25)
     bool loading_now_ = false;    // an item of the last call loads
     uint32_t live_loads_ = 0;
     uint64_t stores_before_ = 0;  // that worlds with a finding left
