@@ -229,12 +229,17 @@ void World::check_brought(uint32_t id, uint32_t hit, uint32_t most) {
     if (hit >= most || !config.windowless() || config.queues != 1) return;
     look_at_tier();
     if (!tolerate("load-lost"))
-        fail("load-lost",
-             "sequence %u finds %u tokens after its load; the store had %u (missed %llu, failed "
-             "%llu, late %llu)",
-             id, hit, most, static_cast<unsigned long long>(tier_->stats.loads_missed),
-             static_cast<unsigned long long>(tier_->stats.loads_failed),
-             static_cast<unsigned long long>(tier_->stats.loads_late));
+        fail(
+            "load-lost",
+            "sequence %u finds %u tokens after its load; the store had %u (begun %llu, ready %llu, "
+            "missed %llu, failed %llu, late %llu, expired %llu, short %llu)",
+            id, hit, most, static_cast<unsigned long long>(tier_->stats.loads_begun),
+            static_cast<unsigned long long>(tier_->stats.loads_ready),
+            static_cast<unsigned long long>(tier_->stats.loads_missed),
+            static_cast<unsigned long long>(tier_->stats.loads_failed),
+            static_cast<unsigned long long>(tier_->stats.loads_late),
+            static_cast<unsigned long long>(tier_->stats.loads_expired),
+            static_cast<unsigned long long>(tier_->stats.loads_short));
 }
 
 }  // namespace sim

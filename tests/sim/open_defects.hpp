@@ -15,6 +15,7 @@ constexpr const char *kKnown =
     "live-load,"
     "load-deadline,"
     "load-group,"
+    "load-lost,"
     "load-missing,"
     "tier-status,"
     "tier-waits";
