@@ -157,7 +157,6 @@ void World::run_step(Step &step) {
 void World::run_copies(Step &step) {
     const std::vector<quire_block_copy> copies = planned_ ? planned_->copies : copies_of(step);
     const auto count = static_cast<uint32_t>(copies.size());
-    loaded_.clear();
     unsure_loaded_.clear();
     adopt_loaded(step, copies);
     for (uint32_t i = 0; i < count; ++i) {

@@ -277,7 +277,7 @@ void World::count_moves(const Step &step, const std::vector<quire_block_copy> &c
             ++sums_.demoted;
             host_tables_.erase({copy.group, copy.dst});  // its sequence found it on the device
         }
-        if (copy.kind != QUIRE_COPY_SWAP_IN || loaded_.count({copy.group, copy.src})) continue;
+        if (copy.kind != QUIRE_COPY_SWAP_IN) continue;
         const auto own = host_tables_.find({copy.group, copy.src});
         if (own == host_tables_.end() || back.count(own->second) == 0)
             ++(unsure_loaded_.count({copy.group, copy.src}) != 0 ? unsure : sums_.promoted);

@@ -159,21 +159,14 @@ void World::adopt_loaded(const Step &step, const std::vector<quire_block_copy> &
                 const auto at = std::find(ids.begin(), ids.end(), copy.dst) - ids.begin();
                 const uint32_t begin = static_cast<uint32_t>(at) * config.block_tokens;
                 if (begin >= row.hit) continue;
-                bool same = true;
-                for (uint32_t i = 0; i < config.block_tokens; ++i) {
-                    const Content want =
-                        make_content(seq.tenant, mix(seq.chain[begin + i], epoch_));
-                    same &= memory_.at(kHost, g, copy.src, i).content == want;
-                }
-                if (same) {  // by a load or not: nothing shows it
-                    unsure_loaded_.insert({g, copy.src});
-                    continue;
-                }
-                loaded_.insert({g, copy.src});
+                unsure_loaded_.insert({g, copy.src});  // by a load or not: nothing shows it
                 for (uint32_t i = 0; i < config.block_tokens; ++i) {
                     Slot &slot = memory_.at(kHost, g, copy.src, i);
+                    const Content want =
+                        make_content(seq.tenant, mix(seq.chain[begin + i], epoch_));
+                    if (slot.content == want) continue;
                     slot = {};
-                    slot.content = make_content(seq.tenant, mix(seq.chain[begin + i], epoch_));
+                    slot.content = want;
                 }
             }
         }

@@ -529,16 +529,15 @@ class World {
     };
     std::map<uint64_t, Probe> probes_;
     uint64_t forgets_ = 0;
-    bool abandoned_ = false;                         // its cache and its devices
-    bool queue_gone_ = false;                        // abandoned: what waits for it is refused
-    bool calm_ = false;                              // faults have stopped
-    uint32_t leak_ = 0;                              // tokens of a sequence that is never ended
-    bool leak_late_ = false;                         // made when all others have ended
-    uint32_t live_steps_ = 0;                        // begun by conclude
-    uint32_t live_served_ = 0;                       // the sequence that ran last in it
-    std::unique_ptr<CacheTier> tier_;                // with the feature cache_tier
-    std::optional<Finding> late_finding_;            // of a callback of the store
-    std::set<std::pair<uint32_t, int32_t>> loaded_;  // host blocks that the step's loads brought
+    bool abandoned_ = false;               // its cache and its devices
+    bool queue_gone_ = false;              // abandoned: what waits for it is refused
+    bool calm_ = false;                    // faults have stopped
+    uint32_t leak_ = 0;                    // tokens of a sequence that is never ended
+    bool leak_late_ = false;               // made when all others have ended
+    uint32_t live_steps_ = 0;              // begun by conclude
+    uint32_t live_served_ = 0;             // the sequence that ran last in it
+    std::unique_ptr<CacheTier> tier_;      // with the feature cache_tier
+    std::optional<Finding> late_finding_;  // of a callback of the store
     std::set<std::pair<uint32_t, int32_t>> unsure_loaded_;
     uint32_t loads_running_ = 0;  // as of the last poll
     bool in_add_ = false;         // quire_step_add makes no progress (question 25)
