@@ -131,7 +131,8 @@ void World::name_blocks(const Sequence &seq, uint32_t end) {
 
 // How many tokens of the item's prompt are found, in whole blocks, if the device has the first
 // `have`; with `named`, if it has every block that was ever computed. 0: the store adds nothing.
-// any: a block counts as found if one group's value is. Where a group has a window it is the most that may be found.
+// any: a block counts as found if one group's value is. Where a group has a window it is the
+// most that may be found.
 uint32_t World::store_run(const Sequence &seq, const PlannedItem &plan, uint32_t have, bool named,
                           bool any) {
     Digest tenant{};

@@ -27,8 +27,8 @@ Op make_op(OpKind kind, std::initializer_list<uint32_t> fields) {
 
 }  // namespace
 
-// Before begin or add, and once more after it: what the store has for each item. A load may build on
-// what the device has: what the first item has there, a probe said.
+// Before begin or add, and once more after it: what the store has for each item. A load may build
+// on what the device has: what the first item has there, a probe said.
 void World::note_runs(Items &items, bool again) {
     if (!has_tier()) return;
     for (PlannedItem &plan : items.planned) {

@@ -298,6 +298,13 @@ bool World::dispatch(const Op &op) {
             return conclude(op);
         case OpKind::abandon:
             return abandon(op);
+        default:
+            return dispatch_tier(op);
+    }
+}
+
+bool World::dispatch_tier(const Op &op) {
+    switch (op.kind) {
         case OpKind::attach:
             return attach(op);
         case OpKind::detach:
@@ -314,10 +321,9 @@ bool World::dispatch(const Op &op) {
             return elapse(op);
         case OpKind::copies:
             return run_copies_of_tier(op);
-        case OpKind::count:
-            break;
+        default:
+            return false;
     }
-    return false;
 }
 
 }  // namespace sim

@@ -166,6 +166,7 @@ class World {
  private:
     friend class Follower;
     bool dispatch(const Op &op);
+    bool dispatch_tier(const Op &op);
     static bool may_forget(const Op &op);
     // sequence_ops.cpp
     bool create(const Op &op);
