@@ -110,7 +110,6 @@ Snapshot World::snapshot() {
     SIM_STAT(preemptions_swap);
     SIM_STAT(preemptions_recompute);
     SIM_STAT(tokens_preempted);
-    SIM_STAT(evictions);
     SIM_STAT(copies_on_write);
     SIM_STAT(blocks_swapped_out);
     SIM_STAT(blocks_swapped_in);
@@ -118,14 +117,17 @@ Snapshot World::snapshot() {
     SIM_STAT(steps);
     SIM_STAT(sequences);
     SIM_STAT(sequences_lost);
-    SIM_STAT(host_blocks_used);
-    SIM_STAT(blocks_free);
-    SIM_STAT(blocks_cached);
     SIM_STAT(blocks_held);
-    SIM_STAT(nodes);
     SIM_STAT(migrations);
     SIM_STAT(blocks_demoted);
     SIM_STAT(blocks_promoted);
+    // A load that goes on within a call takes and gives back blocks of the host tier.
+    if (has_tier()) return words;
+    SIM_STAT(blocks_free);
+    SIM_STAT(blocks_cached);
+    SIM_STAT(evictions);
+    SIM_STAT(host_blocks_used);
+    SIM_STAT(nodes);
     SIM_STAT(host_blocks_cached);
 #undef SIM_STAT
     if (shares_host()) {

@@ -23,7 +23,8 @@ Chooser::Chooser(const World &world, uint64_t seed)
       lost_rng_(mix(seed, 0x1057DE), choice_tape),
       flood_rng_(mix(seed, 0xF100DE), choice_tape),
       move_rng_(mix(seed, 0x305EDE), choice_tape),
-      host_rng_(mix(seed, 0x405FDE), choice_tape) {
+      host_rng_(mix(seed, 0x405FDE), choice_tape),
+      tier_rng_(mix(seed, 0x71E2DE), choice_tape) {
     fail_percent_ = on(Feature::fail) ? rng_.range(1, 30) : 0;
     abort_percent_ = on(Feature::abort) ? rng_.range(1, 30) : 0;
     end_percent_ = rng_.range(2, 25);
@@ -38,6 +39,9 @@ Chooser::Chooser(const World &world, uint64_t seed)
     flood_percent_ = flood_rng_.range(10, 60);
     recall_percent_ = host_rng_.range(0, 80);
     recall_most_ = host_rng_.range(1, 8);
+    tier_percent_ = tier_rng_.range(10, 70);
+    store_percent_ = tier_rng_.percent(40) ? 0 : tier_rng_.range(2, 60);
+    load_percent_ = tier_rng_.range(40, 100);
 }
 
 Op &Chooser::push(OpKind kind, std::initializer_list<uint32_t> fields) {
@@ -65,6 +69,7 @@ Op Chooser::next() {
             move();
         if (on(Feature::abandon) && lost_rng_.below(kAbandonOneIn) == 0)
             push(OpKind::abandon, {lost_rng_.below(2), lost_rng_.below(16)});
+        if (on(Feature::cache_tier) && tier_rng_.percent(tier_percent_)) tier_op();
         if (world_->open)
             planning();
         else
@@ -158,8 +163,7 @@ void Chooser::plant_loss() {
     else if (pick < 60)
         push(OpKind::fault, {shard, kFaultGone, lost_rng_.below(20), lost_rng_.range(1, 60)});
     else if (pick < 85)
-        push(OpKind::fault,
-             {shard, kFaultHang, lost_rng_.below(20), 0, lost_rng_.below(kMaxQueues)});
+        push(OpKind::fault, {shard, kFaultHang, lost_rng_.below(20), 0, lost_rng_.below(4)});
     else
         push(OpKind::fault, {shard, kFaultNone});
 }
@@ -280,6 +284,10 @@ void Chooser::make_items(uint32_t most) {
 
 void Chooser::make_item(const Sequence &seq) {
     const Config &c = world_->config;
+    if (seq.load.live && tier_rng_.percent(85)) {
+        push(OpKind::item, {}) = seq.load.op;
+        return;
+    }
     const uint32_t left = c.max_tokens - std::min(c.max_tokens, seq.known());
     uint32_t count = 1;
     if (seq.known() == 0 || rng_.percent(long_percent_))
@@ -312,6 +320,7 @@ void Chooser::make_item(const Sequence &seq) {
     Op &item =
         push(OpKind::item, {seq.id, count, doc, max, drafts, ahead, tree, unknown, bad, bits});
     if (on(Feature::limits)) limit_item(seq, item);
+    if (on(Feature::cache_tier)) item.f[11] = tier_rng_.percent(load_percent_);
 }
 
 // Draws how much an item may find: mostly where it counts, for a sequence with nothing computed.

@@ -35,6 +35,9 @@ class Chooser {
     void plant_fault();
     void plant_loss();
     void move();
+    void tier_op();
+    void tier_recall();
+    void resend();
     Op &push(OpKind kind, std::initializer_list<uint32_t> fields);
     const Sequence *any();
     bool on(Feature feature) const { return world_->config.has(feature); }
@@ -48,6 +51,7 @@ class Chooser {
     Rng flood_rng_;
     Rng move_rng_;
     Rng host_rng_;
+    Rng tier_rng_;
     std::deque<Op> queue_;
     uint32_t next_seq_ = 1;
     uint32_t next_step_ = 1;
@@ -66,6 +70,9 @@ class Chooser {
     uint32_t flood_percent_;
     uint32_t recall_percent_;
     uint32_t recall_most_;
+    uint32_t tier_percent_;
+    uint32_t store_percent_;  // of answers that are not as they should be
+    uint32_t load_percent_;
     uint32_t flooder_ = 0;  // the namespace that sends the most
     bool calm_ = false;
 };

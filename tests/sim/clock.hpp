@@ -19,6 +19,11 @@ struct ClockWatch {
     bool on = false;
     uint64_t reads = 0;  // while it was on
     uint64_t dates = 0;  // those of a clock that anyone may set
+    // While a cache may have a tier: the monotonic clock is the script's, and each read of it takes
+    // a microsecond. A poll() that would wait lets so much time pass, and calls `waited`.
+    bool simulated = false;
+    uint64_t now_ns = 0;
+    void (*waited)() = nullptr;
 };
 
 // While a World plays an operation with the feature `clocks`.

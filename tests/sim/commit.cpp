@@ -125,7 +125,7 @@ void World::run_step(Step &step) {
     for (const Row &row : step.rows) {
         sums_.hits += row.hit;
         find_namespace(find(row.seq)->ns)->hits += row.hit;
-        tenants_ran_.insert(find(row.seq)->tenant);
+        tenants_ran_.insert(find_namespace(find(row.seq)->ns)->handle);
     }
     sums_.swaps += step.swaps;
     sums_.recomputes += step.preemptions - step.swaps;
@@ -157,6 +157,8 @@ void World::run_step(Step &step) {
 void World::run_copies(Step &step) {
     const std::vector<quire_block_copy> copies = planned_ ? planned_->copies : copies_of(step);
     const auto count = static_cast<uint32_t>(copies.size());
+    unsure_loaded_.clear();
+    adopt_loaded(step, copies);
     for (uint32_t i = 0; i < count; ++i) {
         const quire_block_copy &c = copies[i];
         if (c.group >= blocks_.size()) fail("copy", "copy %u is of group %u", i, c.group);

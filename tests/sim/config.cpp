@@ -33,6 +33,7 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     if (Rng(mix(seed, 0x305E)).percent(50)) set.set(Feature::move, false);
     if (!Rng(mix(seed, 0xC10C5)).percent(25)) set.set(Feature::clocks, false);
     if (Rng(mix(seed, 0x405F1)).percent(50)) set.set(Feature::host_prefixes, false);
+    if (Rng(mix(seed, 0x71E2)).percent(50)) set.set(Feature::cache_tier, false);
     // What is abandoned stays in memory until the process ends, 8 MB for each cache.
     if (!Rng(mix(seed, 0xABA0)).percent(kAbandonPercent)) set.set(Feature::abandon, false);
     return set;
@@ -73,6 +74,21 @@ void share_host(Config &config) {
     // Short of blocks on the device, so that much is evicted and found again.
     if (rng.percent(50))
         for (GroupConfig &group : config.groups) group.blocks = rng.range(5, 14);
+}
+
+// Makes it a cache that a store can be put below: with memory and a host tier, and without groups
+// of cross attention, which neither leads nor follows. Drawn apart.
+void put_store_below(Config &config, FeatureSet allowed) {
+    Rng rng(mix(config.seed, 0x71E27));
+    config.features.set(Feature::cache_tier, allowed.has(Feature::device));
+    if (!config.has(Feature::cache_tier)) return;
+    config.features.set(Feature::abandon, false);
+    config.device = 1;
+    config.flags &= ~static_cast<uint32_t>(QUIRE_CACHE_LOG | QUIRE_CACHE_NO_PREFIX);
+    config.follower = 0;
+    if (config.host_blocks == 0 || rng.percent(50)) config.host_blocks = rng.range(4, 40);
+    for (GroupConfig &group : config.groups)
+        if (group.kind == QUIRE_GROUP_CROSS) group.kind = QUIRE_GROUP_FULL;
 }
 
 }  // namespace
@@ -177,6 +193,7 @@ Config draw_config(uint64_t seed, FeatureSet allowed) {
     config.documents = rng.range(1, 6);
     config.swap_rate = rng.percent(50) ? 0 : rng.range(1, 1000);
     if (config.has(Feature::host_prefixes)) share_host(config);
+    if (config.has(Feature::cache_tier)) put_store_below(config, allowed);
     return config;
 }
 

@@ -73,6 +73,8 @@ enum FaultKind : uint32_t {
     kFaultGone = 11,   // the device is lost: every call is refused, and no work runs meanwhile
     kFaultHang = 12,   // a queue runs `after` works more, and no other
     kFaultClock = 14,  // silent: a call that enqueues a signal reads the time
+    // The engine's own mistake: its weights are others, and the tier's fingerprint is not.
+    kFaultWeights = 15,
     kFaultOther = 13,  // not planted: what else only a lost device refuses
 };
 

@@ -7,6 +7,7 @@
 // and fails at once.
 #include <utility>
 
+#include "cache_tier.hpp"
 #include "device.hpp"
 #include "world.hpp"
 
@@ -35,6 +36,10 @@ bool World::plant_fault(const Op &op) {
     if (op.f[1] == kFaultLeak) {
         leak_ = op.f[3];
         leak_late_ = op.f[2] != 0;
+    }
+    if (op.f[1] == kFaultWeights && config.has(Feature::cache_tier)) {
+        if (!tier_) tier_ = std::make_unique<CacheTier>();
+        return tier_->same_weights = true;
     }
     if (!on_device() || op.f[1] == kFaultLeak) return leak_ != 0;
     Fault fault = make_fault(op.f[1], op.f[2], op.f[3], op.f[4], op.f[5]);

@@ -49,8 +49,8 @@ void World::check_forgotten(const Sequence &seq) {
     std::vector<uint32_t> tokens(seq.tokens.begin(), seq.tokens.begin() + length);
     if (length < config.max_tokens) tokens.push_back(0);  // one is always left to compute
     for (const auto &other : sequences) {
-        if (other->base != seq.base || other->known() != 0 || !other->spans.empty() ||
-            other->cross_tokens != 0)
+        if (other->ns != seq.ns || other->base != seq.base || other->known() != 0 ||
+            !other->spans.empty() || other->cross_tokens != 0)
             continue;
         uint32_t hit = 0;
         expect(q_->prefix_probe(cache_, other->handle, tokens.data(),

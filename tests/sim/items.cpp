@@ -45,6 +45,8 @@ void World::build_item(Items &items, const Op &op) {
     plan.max = max;
     plan.doc = doc;
     plan.limit = op.f[10];
+    plan.load = op.f[11];
+    plan.op = op;
     const uint32_t root = seq.known() + count - plan.drafts;
     Rng rng(tree);
     std::vector<uint32_t> position(plan.drafts);
@@ -69,6 +71,7 @@ void World::build_item(Items &items, const Op &op) {
     item.draft_count = plan.drafts;
     item.lookahead = ahead;
     item.max_hit_tokens = op.f[10];
+    item.flags = op.f[11] != 0 ? QUIRE_ITEM_MAY_LOAD : 0;
     for (uint32_t i = 0; i < count; ++i)
         items.tokens.push_back(plan.unknown[i] ? QUIRE_TOKEN_UNKNOWN : plan.tokens[i]);
     if (!plan.parents.empty()) {

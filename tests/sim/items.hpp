@@ -18,6 +18,13 @@ struct PlannedItem {
     uint32_t doc = 0;
     uint32_t mask_rows = 0;
     uint32_t limit = 0;  // quire_step_item.max_hit_tokens
+    uint32_t load = 0;   // QUIRE_ITEM_MAY_LOAD
+    // Tokens that the store has of it: before the call or after it, for values are put within it.
+    uint32_t run = 0;
+    uint32_t least_run = 0;
+    uint32_t most_run = 0;  // with what the device may have
+    uint32_t part_run = 0;  // and where the store has a block of some groups only
+    Op op;
     std::vector<uint32_t> tokens;
     std::vector<uint8_t> unknown;
     std::vector<uint32_t> parents;
@@ -36,6 +43,7 @@ struct World::Items {
     std::vector<quire_status> errors;  // that the headers name for these items; empty: must succeed
     bool unsure = false;               // the headers do not say whether this is an error
     bool may_be_busy = false;          // a sequence's last step is unfinished on another queue
+    bool unheard = false;              // answers of the store were not reaped
     uint32_t probed = ~0u;             // hits that a probe and its limit leave the first item
     uint32_t probed_least = 0;         // and those that it is sure of, on the queue that wrote them
 };

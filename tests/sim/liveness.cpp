@@ -45,6 +45,7 @@ bool World::conclude(const Op &) {
     finish_all();
     for (const auto &seq : sequences)
         if (seq->drafts != 0) execute(make_op(OpKind::accept, {seq->id, 0}));
+    conclude_loads();
     if (leak_ != 0 && !leak_late_) leak();
     while (!sequences.empty()) {
         const auto oldest =
@@ -55,6 +56,7 @@ bool World::conclude(const Op &) {
         serve(id);
         execute(make_op(OpKind::end, {id, 0}));
     }
+    if (has_tier()) execute(make_op(OpKind::detach, {2}));
     while (namespaces.size() > 1) execute(make_op(OpKind::ns_destroy, {namespaces.back().id}));
     execute(make_op(OpKind::reset, {}));
     check_all_free("all sequences have ended and the cache is reset");

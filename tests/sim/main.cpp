@@ -23,6 +23,7 @@
 #include "options.hpp"
 #include "runner.hpp"
 #include "shrink.hpp"
+#include "store.hpp"
 
 namespace sim {
 namespace {
@@ -40,6 +41,16 @@ void try_clocks(void *library) {
         throw std::string("a library that reads two clocks was not seen to");
 }
 
+// The store's file lies in a folder of its own, so that the library finds nothing else there.
+void find_store(const std::string &folder) {
+    void *library = dlopen((folder + "/quire_store_sim.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return;
+    using Give = void (*)(const quire_store_api *);
+    const auto give = reinterpret_cast<Give>(dlsym(library, "quire_sim_set_store"));
+    give(Store::table());
+    Store::directory = folder;
+}
+
 // The backend beside this program; it is given its table before the library opens it.
 std::string plugin_path() {
     static const std::string path = [] {
@@ -53,6 +64,7 @@ std::string plugin_path() {
         const auto give = reinterpret_cast<Give>(dlsym(library, "quire_sim_set_table"));
         give(Device::table());
         if (clocks_are_watched) try_clocks(library);
+        find_store(file.substr(0, file.rfind('/')) + "/plugin");
         return file;
     }();
     return path;

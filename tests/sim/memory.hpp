@@ -27,7 +27,7 @@
 
 namespace sim {
 
-constexpr uint32_t kMaxQueues = 4;
+constexpr uint32_t kMaxQueues = 8;  // the library's own too
 using Clock = uint32_t;
 using VectorClock = std::array<Clock, kMaxQueues>;
 

@@ -143,6 +143,7 @@ bool World::judge_migration(const Migration &m) {
 // The cache has moved: so does the model, and batches of before are of no use.
 void World::adopt_migration(Migration &m) {
     m.moves.resize(m.got.move_count);
+    forget_loads();
     blocks_ = m.device;
     host_blocks_ = m.host;
     if (on_device()) settle_devices();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // namespace_ops: tenants, and what forgets all prefixes.
+#include "cache_tier.hpp"
 #include "follower.hpp"
 
 namespace sim {
@@ -17,6 +18,13 @@ bool World::create_namespace(const Op &op) {
     ns.id = op.f[0];
     ns.quota = op.f[2];
     ns.tenant = next_tenant_++;
+    // In a store two namespaces of equal keys are one tenant, and one without a key has no name.
+    if (config.has(Feature::cache_tier)) {
+        ns.key = op.f[1];
+        if (ns.key == 0) desc.key = nullptr;
+        if (ns.key == 0) desc.key_size_bytes = 0;
+        ns.tenant = ns.key != 0 ? 2000 + ns.key : ns.tenant;
+    }
     if (ns.tenant >= 4095) return false;
     expect(q_->namespace_create(cache_, &desc, &ns.handle, &error_), {QUIRE_OK},
            "quire_namespace_create");
@@ -57,6 +65,11 @@ bool World::reset() {
     }
     expect(status, {QUIRE_OK}, "quire_cache_reset");
     ++epoch_;
+    forget_loads();
+    if (has_tier()) {
+        tier_->dead = true;
+        tier_->dead_puts = tier_->store->counts.puts_submitted;
+    }
     full_blocks_.clear();
     full_pairs_.clear();
     nodes_most_ = 0;

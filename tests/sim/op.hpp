@@ -16,39 +16,47 @@
 
 namespace sim {
 
-constexpr uint32_t kMaxFields = 11;
+constexpr uint32_t kMaxFields = 12;
 
 // name, fields in the order of Op::f
-#define SIM_OPS(O)                                                         \
-    O(create, "seq ns adapter salt spans priority cross doc")              \
-    O(end, "seq drop_prefix")                                              \
-    O(fork, "seq count child")                                             \
-    O(truncate, "seq count")                                               \
-    O(accept, "seq count")                                                 \
-    O(accept_path, "seq pick bad")                                         \
-    O(set_tokens, "seq from count bad")                                    \
-    O(item, "seq tokens doc max drafts ahead tree unknown bad mask limit") \
-    O(begin, "step queue preempt how")                                     \
-    O(add, "bad")                                                          \
-    O(drop, "seq capacity")                                                \
-    O(preempt, "seq how")                                                  \
-    O(abort, "")                                                           \
-    O(commit, "batch")                                                     \
-    O(finish, "step failed")                                               \
-    O(ns_create, "ns key quota")                                           \
-    O(ns_destroy, "ns")                                                    \
-    O(reset, "")                                                           \
-    O(migrate, "blocks host room shards layers kind after count wait")     \
-    O(probe, "seq doc tokens")                                             \
-    O(refuse, "what kind seq")                                             \
-    O(batch, "batch rows blocks tokens context masks")                     \
-    O(advance, "queue count")                                              \
-    O(fault, "shard kind after count every status")                        \
-    O(audit, "")                                                           \
-    O(check, "")                                                           \
-    O(calm, "")                                                            \
-    O(conclude, "")                                                        \
-    O(abandon, "queues queue")
+#define SIM_OPS(O)                                                              \
+    O(create, "seq ns adapter salt spans priority cross doc")                   \
+    O(end, "seq drop_prefix")                                                   \
+    O(fork, "seq count child")                                                  \
+    O(truncate, "seq count")                                                    \
+    O(accept, "seq count")                                                      \
+    O(accept_path, "seq pick bad")                                              \
+    O(set_tokens, "seq from count bad")                                         \
+    O(item, "seq tokens doc max drafts ahead tree unknown bad mask limit load") \
+    O(begin, "step queue preempt how")                                          \
+    O(add, "bad")                                                               \
+    O(drop, "seq capacity")                                                     \
+    O(preempt, "seq how")                                                       \
+    O(abort, "")                                                                \
+    O(commit, "batch")                                                          \
+    O(finish, "step failed")                                                    \
+    O(ns_create, "ns key quota")                                                \
+    O(ns_destroy, "ns")                                                         \
+    O(reset, "")                                                                \
+    O(migrate, "blocks host room shards layers kind after count wait")          \
+    O(probe, "seq doc tokens")                                                  \
+    O(refuse, "what kind seq")                                                  \
+    O(batch, "batch rows blocks tokens context masks")                          \
+    O(advance, "queue count")                                                   \
+    O(fault, "shard kind after count every status")                             \
+    O(audit, "")                                                                \
+    O(check, "")                                                                \
+    O(calm, "")                                                                 \
+    O(conclude, "")                                                             \
+    O(abandon, "queues queue")                                                  \
+    O(attach, "write min expiry timeout loads writes print")                    \
+    O(detach, "wait")                                                           \
+    O(poll, "wait")                                                             \
+    O(cancel_load, "seq")                                                       \
+    O(store, "how count pick")                                                  \
+    O(restart, "kept")                                                          \
+    O(elapse, "ms")                                                             \
+    O(copies, "count")
 
 enum class OpKind : uint8_t {
 #define SIM_OP(name, fields) name,

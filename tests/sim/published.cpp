@@ -18,6 +18,9 @@ void World::note_full_blocks(const Sequence &seq) {
     if ((config.flags & QUIRE_CACHE_NO_PREFIX) != 0 || seq.cross_tokens != 0 || seq.unpublished)
         return;
     const uint32_t end = std::min({seq.computed, seq.known() - seq.drafts, seq.first_unknown()});
+    uint32_t in_era = 0;
+    while (in_era < end && seq.era[in_era] == epoch_) ++in_era;
+    name_blocks(seq, in_era);
     uint64_t hash = kFullBlock;
     uint64_t before = kFullBlock;
     for (uint32_t p = 0; p < end && seq.era[p] == epoch_; ++p) {

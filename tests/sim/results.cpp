@@ -2,6 +2,7 @@
 //
 // results: what begin and add answered, checked and taken over into the model.
 #include <algorithm>
+#include <utility>
 
 #include "items.hpp"
 
@@ -9,6 +10,9 @@ namespace sim {
 
 void World::take_results(Items &items, uint64_t room_before) {
     take_preemptions();
+    loading_now_ = false;
+    for (size_t i = 0; i < items.items.size(); ++i)
+        loading_now_ |= items.results[i].outcome == QUIRE_ITEM_LOADING;
     const size_t rows_before = open->rows.size();
     for (size_t i = 0; i < items.items.size(); ++i) {
         const quire_step_result &result = items.results[i];
@@ -16,6 +20,8 @@ void World::take_results(Items &items, uint64_t room_before) {
             take_run(items, i);
         else if (result.outcome == QUIRE_ITEM_WAIT)
             take_wait(items, i, i == 0 && rows_before == 0 ? room_before : 0);
+        else if (result.outcome == QUIRE_ITEM_LOADING)
+            take_loading(items, i);
         else
             fail("outcome", "item %zu has outcome %u", i, result.outcome);
     }
@@ -46,7 +52,9 @@ void World::note_tables() {
     }
 }
 
-void World::note_ran(const Sequence &seq) { tenants_were_run_.insert(seq.tenant); }
+void World::note_ran(const Sequence &seq) {
+    tenants_were_run_.insert(find_namespace(seq.ns)->handle);
+}
 
 // What an item's window gave back, and it did not take again, counts against every other item until
 // commit (README.md, question 15): so the last item of a namespace was admitted beside all of that.
@@ -165,7 +173,7 @@ void World::check_run(const Items &items, size_t index, const Sequence &seq, uin
              result.hit_tokens, plan.limit);
     // A probe speaks of the queue that wrote; drafts are never found, a preemption may evict.
     if (index == 0 && items.probed != ~0u && open->rows.empty() && open->preemptions == 0 &&
-        (result.hit_tokens > items.probed ||
+        (result.hit_tokens > std::max(items.probed, loaded_most(plan, seq)) ||
          (config.queues == 1 && plan.drafts == 0 && result.hit_tokens < items.probed_least)))
         fail("probe-hit", "sequence %u: by a probe and the limit %u, %u to %u tokens; the step %u",
              seq.id, plan.limit, items.probed_least, items.probed, result.hit_tokens);
@@ -219,6 +227,7 @@ void World::take_run(Items &items, size_t index) {
     if (result.row != open->rows.size())
         fail("result-row", "sequence %u has row %u; %zu items run before it", seq.id, result.row,
              open->rows.size());
+    judge_no_load(items, index, seq);
     open->undo.push_back({seq, false, {}});
     note_ran(seq);
     tally_->swap_in += seq.swapped;
@@ -263,6 +272,8 @@ void World::take_run(Items &items, size_t index) {
     row.cross = result.cross_tokens;
     row.mask_rows = plan.mask_rows;
     row.gave_back = gave_back(seq);
+    row.may_load = loaded_most(plan, seq) != 0;
+    seq.load.ran |= std::exchange(seq.load.live, false);
     seq.ahead_written = row.ahead != 0;
     open->rows.push_back(row);
     ++tally_->items_run;
@@ -324,6 +335,7 @@ void World::take_wait(Items &items, size_t index, uint64_t room_before) {
     const PlannedItem &plan = items.planned[index];
     Sequence &seq = *find(plan.seq);
     ++tally_->items_wait;
+    if (result.reason != QUIRE_WAIT_PREEMPTED) judge_no_load(items, index, seq);
     if (result.reason < QUIRE_WAIT_POOL || result.reason > QUIRE_WAIT_PREEMPTED)
         fail("result", "sequence %u waits for reason %u", seq.id, result.reason);
     if (result.reason == QUIRE_WAIT_PREEMPTED) {

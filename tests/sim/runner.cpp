@@ -6,6 +6,8 @@
 #include <sstream>
 #include <utility>
 
+#include "store.hpp"
+
 namespace sim {
 namespace {
 
@@ -36,6 +38,7 @@ Runner::Runner(const quire_api *api, const std::string &plugin) : q_(api) {
     error.struct_size = sizeof error;
     quire_instance_desc desc{};
     desc.struct_size = sizeof desc;
+    if (!Store::directory.empty()) desc.plugin_path = Store::directory.c_str();
     if (q_->instance_create(&desc, &instance_, &error) < 0)
         throw std::string("quire_instance_create: ") + error.message;
     uint32_t index = 0;

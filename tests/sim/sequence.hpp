@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "content.hpp"
+#include "op.hpp"
 #include "quire/quire.h"
 
 namespace sim {
@@ -27,6 +28,24 @@ struct Span {
     uint32_t end = 0;
 };
 
+// A load that its last item began, and that may live.
+struct Load {
+    bool live = false;
+    bool ran = false;   // its sequence has run since, and it may live on
+    uint32_t most = 0;  // tokens that the store and the device had, at most and at least
+    uint32_t sure = 0;
+    uint32_t anew = 0;  // loads of the same item before it
+    uint64_t since_ns = 0;
+    uint64_t sent_ns = 0;  // its item, last
+    // What the item said.
+    uint32_t known = 0;
+    uint32_t drafts = 0;
+    uint32_t limit = 0;
+    std::vector<uint32_t> tokens;
+    std::vector<uint8_t> unknown;
+    Op op;
+};
+
 struct Sequence {
     uint32_t id = 0;  // in the script
     quire_seq handle = 0;
@@ -35,6 +54,9 @@ struct Sequence {
     uint32_t doc = 0;     // that the chooser extends it by
     uint64_t base = 0;    // hash of tenant, whole-sequence keys and the other input
     std::vector<Span> spans;
+    uint32_t adapter = 0;  // whole-sequence keys; 0: none
+    uint32_t salt = 0;
+    Load load;
     uint32_t cross_tokens = 0;
     int32_t priority = 0;
 

@@ -31,6 +31,8 @@ bool World::create(const Op &op) {
     seq->doc = doc;
     seq->priority = static_cast<int32_t>(priority) - 2;
     seq->cross_tokens = config.cross() ? std::min(cross, config.max_tokens) : 0;
+    seq->adapter = adapter;
+    seq->salt = salt;
     seq->base = mix(mix(space->tenant, adapter), salt);
     if (seq->cross_tokens != 0) seq->base = mix(seq->base, mix(id, 0xC805));
     std::vector<KeyBytes> bytes;
@@ -138,6 +140,7 @@ bool World::fork(const Op &op) {
     }
     expect(status, {QUIRE_OK}, "quire_seq_fork");
     child->id = child_id;
+    child->load = {};
     child->cut(count);
     child->leave_found(count, config.block_tokens);
     child->ahead = 0;

@@ -98,7 +98,9 @@ bool World::begin(const Op &op) {
     const bool might_fail = !items.errors.empty() || items.unsure || items.may_be_busy;
     Snapshot before = look(might_fail || fault_armed() || config.has(Feature::abort));
     const uint64_t room_before = items.items.empty() || open ? 0 : room();
-    if (!might_fail && !items.items.empty() && (strict || ops_ % 4 == 0)) probe_first(items);
+    const bool probes = strict || ops_ % 4 == 0 || has_tier();
+    if (!might_fail && !items.items.empty() && probes) probe_first(items);
+    note_runs(items, false);
     if (!open) note_host_tables();
     note_tables();
     const uint64_t struck = strikes();
@@ -118,6 +120,7 @@ bool World::begin(const Op &op) {
     before_begin_ = std::move(before);
     changed_since_begin_ = false;
     open = std::move(step);
+    note_runs(items, true);
     take_results(items, unread ? 0 : room_before);
     return true;
 }
@@ -131,13 +134,17 @@ bool World::add(const Op &) {
     build(items, open->queue);
     const Snapshot before = look(!items.errors.empty() || items.unsure || items.may_be_busy);
     note_tables();
+    note_runs(items, false);
     const quire_status status = q_->step_add(
         cache_, open->handle, items.items.data(), static_cast<uint32_t>(items.items.size()),
         sizeof(quire_step_item), items.tokens.data(), static_cast<uint32_t>(items.tokens.size()),
         items.results.data(), sizeof(quire_step_result), &error_);
     if (refused(items, status, before)) return true;
     expect(status, {QUIRE_OK}, "quire_step_add");
+    note_runs(items, true);
+    in_add_ = true;
     take_results(items, 0);
+    in_add_ = false;
     return true;
 }
 

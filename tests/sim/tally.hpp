@@ -31,7 +31,13 @@ namespace sim {
     T(queues_abandoned) T(steps_beside_abandoned) T(clock_reads) T(moves) T(moves_made) \
     T(moves_resharded) T(moves_timed_out) T(quotas_judged) T(pools_judged) T(probes_again) \
     T(host_seeds) T(blocks_demoted) T(blocks_promoted) T(host_cached_most) \
-    T(levels_checked) T(published_judged) T(swaps_must_fit) T(events_read)
+    T(levels_checked) T(published_judged) T(swaps_must_fit) T(events_read) \
+    T(tier_seeds) T(tier_attached) T(tier_detach_late) T(tier_values) T(items_loading) \
+    T(load_ended) T(loads_begun) T(loads_ready) T(loads_used) T(loads_missed) T(loads_failed) \
+    T(loads_late) T(loads_expired) T(loads_cancelled) T(loads_short) T(tokens_loaded) \
+    T(values_damaged) T(values_foreign) T(tier_written) T(tier_known) T(tier_refused) \
+    T(tier_dropped) T(tier_evicted) T(store_restarts) T(store_faults) T(loads_concluded) \
+    T(loads_brought) T(loads_wait) T(loads_anew)
 // clang-format on
 
 struct Tally {

@@ -44,6 +44,7 @@ void World::trace(const Op &op) {
         for (const Row &row : open->rows)
             printf("    open row: seq %u first %u count %u hit %u ahead %u\n", row.seq, row.first,
                    row.count, row.hit, row.ahead);
+    trace_tier();
     if (op.kind != OpKind::commit || committed.empty()) return;
     quire_block_copy copies[64];
     uint32_t count = 0;

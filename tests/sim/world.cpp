@@ -7,12 +7,16 @@
 #include <cstring>
 #include <utility>
 
+#include "cache_tier.hpp"
 #include "clock.hpp"
 #include "device.hpp"
 #include "follower.hpp"
 #include "library.hpp"
 
 namespace sim {
+namespace {
+thread_local World *waiting = nullptr;  // whose library may wait in poll()
+}  // namespace
 
 World::World(const quire_api *api, quire_instance *instance, const Config &settings, Tally *tally,
              const std::string &known_list)
@@ -69,6 +73,14 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
     memory_.reset(config.block_tokens, device_blocks(), host_blocks());
     memory_.distrust_copies(config.has(Feature::failed_copies));
     namespaces.push_back({});
+    if (config.has(Feature::cache_tier) && on_device()) {
+        ++tally_->tier_seeds;
+        clock_watch.simulated = true;
+        clock_watch.now_ns = 1000000000;
+        clock_watch.waited = [] { waiting->wait_passes(); };
+        waiting = this;
+        stores_before_ = Store::live();
+    }
     if (shares_host()) {
         ++tally_->host_seeds;
         check_host_refusals(desc);
@@ -78,6 +90,8 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
 
 World::~World() {
     // After a finding the library's state is in doubt: the cache is left, not destroyed.
+    clock_watch.simulated = false;
+    if (tier_ && tier_->store != nullptr) tier_->store->on_put = nullptr;
 }
 
 std::vector<uint32_t> World::device_blocks() const { return blocks_; }
@@ -98,6 +112,7 @@ void World::close() {
     }
     for (Shard &shard : shards_) shard.fake->drain();
     check_devices();
+    end_tier();
     audit();
     while (!sequences.empty()) {
         Op op;
@@ -190,8 +205,14 @@ bool World::execute(const Op &op) {
         fail("clock-read", "%s reads the date", op_name(op.kind));
     check_devices();
     for (const Shard &shard : shards_) waits -= shard.fake->waits();
-    if (waits != 0 && op.kind != OpKind::migrate)
-        fail("waits", "%s waits for a device, and no call in it may", op_name(op.kind));
+    const bool may_wait = op.kind == OpKind::migrate || op.kind == OpKind::detach ||
+                          op.kind == OpKind::restart || op.kind == OpKind::conclude ||
+                          op.kind == OpKind::poll;
+    if (late_finding_) throw *late_finding_;
+    // A queue of the tier's that refuses a signal is waited for.
+    if (waits != 0 && !may_wait && (!has_tier() || !tolerate("tier-waits")))
+        fail(has_tier() ? "tier-waits" : "waits", "%s waits for a device, and no call in it may",
+             op_name(op.kind));
     return done;
 }
 
@@ -277,10 +298,32 @@ bool World::dispatch(const Op &op) {
             return conclude(op);
         case OpKind::abandon:
             return abandon(op);
-        case OpKind::count:
-            break;
+        default:
+            return dispatch_tier(op);
     }
-    return false;
+}
+
+bool World::dispatch_tier(const Op &op) {
+    switch (op.kind) {
+        case OpKind::attach:
+            return attach(op);
+        case OpKind::detach:
+            return detach(op);
+        case OpKind::poll:
+            return poll_tier(op);
+        case OpKind::cancel_load:
+            return cancel_load(op);
+        case OpKind::store:
+            return store(op);
+        case OpKind::restart:
+            return restart(op);
+        case OpKind::elapse:
+            return elapse(op);
+        case OpKind::copies:
+            return run_copies_of_tier(op);
+        default:
+            return false;
+    }
 }
 
 }  // namespace sim

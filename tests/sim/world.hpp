@@ -15,6 +15,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -27,11 +28,13 @@
 #include "rng.hpp"
 #include "sequence.hpp"
 #include "tally.hpp"
+#include "tier_name.hpp"
 
 namespace sim {
 
 class Device;
 class Follower;
+struct CacheTier;
 struct Fault;
 struct Kernel;
 struct PlannedItem;
@@ -42,6 +45,7 @@ struct Namespace {
     quire_namespace handle = 0;
     uint32_t tenant = 1;
     uint32_t quota = 0;
+    uint32_t key = 0;   // with the feature cache_tier; 0: none
     uint64_t hits = 0;  // tokens found by its rows that were committed
 };
 
@@ -61,6 +65,7 @@ struct Row {
     uint32_t cross = 0;
     uint32_t mask_rows = 0;
     uint32_t gave_back = 0;  // table entries that it has less than before
+    bool may_load = false;   // what it found may come from a load
 };
 
 struct Step {
@@ -138,6 +143,9 @@ class World {
     // Its cache was abandoned: no operation can follow.
     bool is_abandoned() const { return abandoned_; }
 
+    bool tier_attached() const { return has_tier(); }
+    bool tier_is_dead() const;
+
     // What the chooser looks at.
     const Config config;
     std::vector<std::unique_ptr<Sequence>> sequences;
@@ -158,6 +166,7 @@ class World {
  private:
     friend class Follower;
     bool dispatch(const Op &op);
+    bool dispatch_tier(const Op &op);
     static bool may_forget(const Op &op);
     // sequence_ops.cpp
     bool create(const Op &op);
@@ -360,6 +369,46 @@ class World {
     void undo_step(std::unique_ptr<Plan> plan, Batch *batch);
     void adopt_undone(const Sums &before, const std::vector<Namespace> &spaces);
     bool device_idle() const;
+    // cache_tier.cpp
+    bool has_tier() const;
+    uint64_t now_ns() const;
+    Digest tier_print(uint32_t epoch, uint32_t number) const;
+    bool tenant_digest(const Sequence &seq, Digest &digest);
+    Digest first_name(const Sequence &seq, const Digest &print, const Digest &tenant) const;
+    Digest next_name(const Sequence &seq, const Digest &before, uint32_t begin,
+                     const uint32_t *tokens) const;
+    quire_store_label value_label(const Digest &name, uint32_t g, const Digest &print,
+                                  const Digest &tenant) const;
+    void name_blocks(const Sequence &seq, uint32_t end);
+    uint32_t store_run(const Sequence &seq, const PlannedItem &plan, uint32_t have, bool named,
+                       bool any);
+    void check_value(const quire_store_label &label, const std::vector<uint8_t> &bytes);
+    void tier_finding(const char *promise, const char *text);
+    void look_at_tier();
+    void forget_loads();
+    // tier_ops.cpp
+    bool open_store();
+    bool attach(const Op &op);
+    bool detach(const Op &op);
+    void count_tier();
+    bool poll_tier(const Op &op);
+    bool cancel_load(const Op &op);
+    bool store(const Op &op);
+    bool elapse(const Op &op);
+    bool run_copies_of_tier(const Op &op);
+    bool restart(const Op &op);
+    void end_tier();
+    void trace_tier();
+    void wait_passes();
+    // loads.cpp
+    void note_runs(Items &items, bool again);
+    static bool is_again(const Sequence &seq, const PlannedItem &plan);
+    void take_loading(Items &items, size_t index);
+    void judge_no_load(const Items &items, size_t index, const Sequence &seq);
+    uint32_t loaded_most(const PlannedItem &plan, const Sequence &seq) const;
+    void adopt_loaded(const Step &step, const std::vector<quire_block_copy> &copies);
+    void conclude_loads();
+    void check_brought(uint32_t id, uint32_t hit, uint32_t most);
     // liveness.cpp
     bool calm();
     bool conclude(const Op &op);
@@ -429,8 +478,8 @@ class World {
     uint32_t next_tenant_ = 2;
     uint64_t admissions_ = 0;
     uint64_t commits_ = 0;
-    std::set<uint32_t> tenants_ran_;                                // in a step that was committed
-    std::set<uint32_t> tenants_were_run_;                           // in any step
+    std::set<uint64_t> tenants_ran_;                                // in a step that was committed
+    std::set<uint64_t> tenants_were_run_;                           // in any step
     std::map<uint32_t, std::vector<std::vector<int32_t>>> tables_;  // before begin, add or preempt
     uint64_t forks_ = 0;
     Sums sums_;
@@ -481,13 +530,21 @@ class World {
     };
     std::map<uint64_t, Probe> probes_;
     uint64_t forgets_ = 0;
-    bool abandoned_ = false;    // its cache and its devices
-    bool queue_gone_ = false;   // abandoned: what waits for it is refused
-    bool calm_ = false;         // faults have stopped
-    uint32_t leak_ = 0;         // tokens of a sequence that is never ended
-    bool leak_late_ = false;    // made when all others have ended
-    uint32_t live_steps_ = 0;   // begun by conclude
-    uint32_t live_served_ = 0;  // the sequence that ran last in it
+    bool abandoned_ = false;               // its cache and its devices
+    bool queue_gone_ = false;              // abandoned: what waits for it is refused
+    bool calm_ = false;                    // faults have stopped
+    uint32_t leak_ = 0;                    // tokens of a sequence that is never ended
+    bool leak_late_ = false;               // made when all others have ended
+    uint32_t live_steps_ = 0;              // begun by conclude
+    uint32_t live_served_ = 0;             // the sequence that ran last in it
+    std::unique_ptr<CacheTier> tier_;      // with the feature cache_tier
+    std::optional<Finding> late_finding_;  // of a callback of the store
+    std::set<std::pair<uint32_t, int32_t>> unsure_loaded_;
+    uint32_t loads_running_ = 0;  // as of the last poll
+    bool in_add_ = false;         // quire_step_add makes no progress (question 25)
+    bool loading_now_ = false;    // an item of the last call loads
+    uint32_t live_loads_ = 0;
+    uint64_t stores_before_ = 0;  // that worlds with a finding left
 };
 
 }  // namespace sim
