@@ -102,8 +102,18 @@ Status Runs::wait_for_other_queues(StepRecord *record, quire_error *error) {
 }
 
 void Runs::leave_unordered(StepRecord *record) {
+    const uint32_t before = unfinished_on(record->queue);
     record->queue = kNoQueue;
-    record->waited = steps_to_wait_for(*record);
+    record->waited = steps_to_wait_for(*record) | before;
+}
+
+uint32_t Runs::unfinished_on(uint64_t queue) const {
+    uint32_t steps = 0;
+    for (uint64_t step = books_.timeline.oldest(); step < books_.timeline.next(); ++step) {
+        if (books_.timeline.queue_of(step) == queue && !books_.timeline.has_run(step))
+            steps |= 1u << Timeline::ring_index(step);
+    }
+    return steps;
 }
 
 Status Runs::wait_for_step(const StepRecord &record, const StepRecord &other, quire_error *error) {

@@ -39,13 +39,16 @@ class Runs {
     // The unfinished steps of other queues, as a set of ring indices, that the step must run after:
     // those in which its sequences last ran.
     uint32_t steps_to_wait_for(const StepRecord &record) const;
+    // The unfinished steps on a queue.
+    uint32_t unfinished_on(uint64_t queue) const;
     // Makes the step's queues wait for these steps' fences, and notes them in the record.
     Status wait_for_other_queues(StepRecord *record, quire_error *error);
     // Makes the step's queues wait on the devices for another step's fences.
     Status wait_for_step(const StepRecord &record, const StepRecord &other, quire_error *error);
     // The step takes its place on the timeline with nothing enqueued, because a device refused its
     // part before. It has no queue there: what comes after it on its queues must still wait for
-    // what it should have waited for. Comes before commit().
+    // what it should have waited for: its queue's order too, by which an item may have found what
+    // an unfinished step computes. Comes before commit().
     void leave_unordered(StepRecord *record);
 
     // The step is final: takes its place on the timeline.
