@@ -178,9 +178,19 @@ void CacheTier::end_detach() {
     link_ = nullptr;
 }
 
-void CacheTier::leave_devices() {
+// A device refused. Its queue is left at the detach, because only then a call may wait for it.
+void CacheTier::stop_copying() {
+    cannot_copy_ = true;
+    drop_landings();
+}
+
+void CacheTier::drop_landings() {
     books_.loads.counts.blocks_dropped += landings_used_;
     landings_used_ = 0;
+}
+
+void CacheTier::leave_devices() {
+    drop_landings();
     if (shores_ == nullptr) return;
     for (uint32_t i = 0; i < shores_->count; ++i) {
         Shore &shore = shores_->of[i];

@@ -135,6 +135,8 @@ class CacheTier final : public LoadSource {
     // write_progress
     void write();
     bool create_shores();
+    void stop_copying();
+    void drop_landings();
     bool write_block(uint32_t node, NodeName *name, uint32_t group);
     bool write_host_block(uint32_t node, NodeName *name, uint32_t group);
     bool begin_landing(uint32_t node, NodeName *name, uint32_t group);

@@ -8,8 +8,8 @@ namespace quire {
 
 // Queues and host memory on the devices that the cache is on.
 bool CacheTier::create_shores() {
-    if (shores_ != nullptr) return true;
     if (cannot_copy_) return false;
+    if (shores_ != nullptr) return true;
     shores_.reset(new (std::nothrow) Shores);
     if (shores_ == nullptr) return false;
     for (uint32_t i = 0; i < books_.shards.count(); ++i) {
@@ -36,8 +36,7 @@ bool CacheTier::create_shores() {
                                    QUIRE_BE_MEMORY_HOST, &shore.address, &pointer, &ignored);
         }
         if (!made.ok()) {
-            leave_devices();
-            cannot_copy_ = true;
+            stop_copying();
             return false;
         }
         shore.bytes = static_cast<uint8_t *>(pointer);
@@ -109,8 +108,7 @@ bool CacheTier::begin_landing(uint32_t node, NodeName *name, uint32_t group) {
         if (copied.ok()) copied = shores_->of[i].queue.mark(&landing.reached[i], &ignored);
         if (!copied.ok()) {
             ++counts.blocks_dropped;
-            leave_devices();
-            cannot_copy_ = true;
+            stop_copying();
             return true;
         }
     }
@@ -154,8 +152,8 @@ bool CacheTier::has_landed(const Landing &landing, bool *has_failed) {
         quire_error ignored{};
         ignored.struct_size = sizeof ignored;
         if (!shores_->of[i].queue.look(landing.reached[i], &reached, &ignored).ok()) {
-            leave_devices();
-            cannot_copy_ = *has_failed = true;
+            stop_copying();
+            *has_failed = true;
             return false;
         }
         if (!reached) return false;
