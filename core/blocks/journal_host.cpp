@@ -187,6 +187,7 @@ void Journal::make_idle_host(uint32_t group, uint32_t count) {
     while (host.idle_count() < count) {
         uint32_t block = host.oldest_cached(timeline_->oldest());
         if (block == kNone) return;
+        ++evictions_;
         drop_cached(group, block | kOnHost);
     }
 }

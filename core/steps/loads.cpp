@@ -115,6 +115,7 @@ LoadAdvice Loads::consult(const LoadRequest &request, uint64_t call, Load **out)
         load = nullptr;
     } else if (load != nullptr && load->is_ready && load->first > request.matched) {
         // The device has lost what the load was to continue. The next one leans on nothing.
+        ++counts.loads_cancelled;
         drop(load);
         load = nullptr;
         from_front = true;

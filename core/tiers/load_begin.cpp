@@ -42,6 +42,7 @@ uint32_t CacheTier::stored_run(const LoadRequest &request, uint32_t from, Load *
     for (uint32_t i = from; i < request.blocks;) {
         const uint32_t end = i + kAtOnce < request.blocks ? i + kAtOnce : request.blocks;
         if (!name_blocks(request, i, end, load)) return 0;
+        uint32_t whole = end;
         for (uint32_t g = 0; g < geometry.group_count; ++g) {
             if (geometry.groups[g].windowed) continue;
             quire_store_label labels[kAtOnce];
@@ -51,10 +52,11 @@ uint32_t CacheTier::stored_run(const LoadRequest &request, uint32_t from, Load *
             quire_error ignored{};
             ignored.struct_size = sizeof ignored;
             if (!link_->find(labels, end - i, found, &ignored).ok()) return 0;
-            for (uint32_t k = i; k < end; ++k) {
-                if (k >= first_asked && found[k - i] != QUIRE_STORE_PRESENT) return k;
+            for (uint32_t k = i; k < whole; ++k) {
+                if (k >= first_asked && found[k - i] != QUIRE_STORE_PRESENT) whole = k;
             }
         }
+        if (whole != end) return whole;
         i = end;
     }
     return request.blocks;
@@ -129,6 +131,7 @@ bool CacheTier::take_blocks(const LoadRequest &request, Load *load) {
         }
         load->awaited += needed;
     }
+    if (load->awaited == 0) return false;  // windows that have passed: nothing has to be loaded
     const uint64_t entries = uint64_t{geometry.group_count} * load->length;
     if (!load->blocks.reserve(entries) || !load->tokens.reserve(position)) return false;
     load->blocks.resize_within(entries);

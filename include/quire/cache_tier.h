@@ -11,13 +11,16 @@
  *   quire_cache_detach_tier_wait(cache, UINT64_MAX, &error);
  *
  * The library has no thread for this. Answers are read, values checked and writes begun within
- * quire_step_begin, quire_step_finish and the calls here; only those named _wait wait for the store
- * or a device. An engine that has nothing else to run waits in quire_cache_load_wait, or polls the
- * descriptor of quire_cache_tier_progress.
+ * quire_step_begin, quire_step_finish and the calls here, not in quire_step_add; only those named
+ * _wait wait for the store or a device. An engine that has nothing else to run waits in
+ * quire_cache_load_wait, or polls the descriptor of quire_cache_tier_progress.
  *
- * Found          The longest run of whole blocks from the first token on, of the same fingerprint,
- *                tenant, keys and tokens. docs/tiers.md says how a block is named. Every value is
- *                checked when it arrives; whatever is wrong with it, it is a miss and is computed.
+ * Found          The longest run of whole blocks from the first token on that the device and the
+ *                store have together, of the same fingerprint, tenant, keys and tokens. A sequence
+ *                asks once: again only with other tokens, after it was computed, or if the device
+ *                has lost what a load was to continue, for which the item then waits once more.
+ *                docs/tiers.md says how a block is named. Every value is checked when it arrives;
+ *                whatever is wrong with it, it is a miss and is computed.
  * Tenants        A namespace is named by quire_namespace_desc.key, the default one by its being the
  *                default; one without a key has no name outside of the cache, so nothing of it is
  *                written or loaded. Two namespaces with equal keys are one tenant.
@@ -86,7 +89,9 @@ typedef struct quire_cache_tier_stats {
     uint64_t loads_failed;    /* the store failed, or refused the request */
     uint64_t loads_late;      /* past load_timeout_ns */
     uint64_t loads_expired;   /* past load_expiry_ns */
-    uint64_t loads_cancelled; /* by quire_cache_cancel_load, or with their sequence */
+    uint64_t loads_cancelled; /* by quire_cache_cancel_load, with their sequence, by an item with
+                                 other tokens, a reset, a migration or a detach, or because the
+                                 device has lost the blocks before them */
     uint64_t loads_short;     /* not begun: the host tier had too few free blocks, or too many loads
                                  are running */
     uint64_t tokens_loaded;   /* in loads that were used */
@@ -130,6 +135,7 @@ QUIRE_EXPORT quire_status quire_cache_detach_tier_wait(quire_cache *cache, uint6
  * Errors   QUIRE_E_ARG      the cache has no tier.
  *          QUIRE_E_BACKEND  the store broke its contract. The tier loads and writes nothing more:
  *                           detach it.
+ *          and those of a device that does not say whether the cache's steps have run.
  * Time     O(loads + answers + bytes of the values that arrived or are written, of at most 16 MiB
  *          and a block). */
 QUIRE_EXPORT quire_status quire_cache_poll_tier(quire_cache *cache,
