@@ -11,14 +11,10 @@ namespace sim {
 // Passed over: the model goes on from what the library did.
 constexpr const char *kKnown =
     "level-orphan,"
-    "evictions-load,"
-    "live-load,"
     "load-deadline,"
-    "load-group,"
     "load-lost,"
     "load-missing,"
-    "tier-status,"
-    "tier-waits";
+    "tier-status";
 
 // The seed ends there and does not count: the model knows no way on.
 constexpr const char *kIgnored = "";
