@@ -17,7 +17,7 @@ uint64_t aligned(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
 
 // Units have several tokens where a token's heads leave room, and end with their row.
 uint64_t unit_count_of(const AttendCall &call, uint64_t tokens) {
-    uint64_t of_unit = kFragmentQueries / call.heads_per_kv;
+    uint64_t of_unit = std::max(kUnitQueries / call.heads_per_kv, 1u);
     return std::min(tokens, tokens / of_unit + call.row_count);
 }
 

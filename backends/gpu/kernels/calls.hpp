@@ -140,11 +140,19 @@ enum WidthOption : uint32_t {
 
 // Places per chunk; one state covers one chunk. Every query's chunks begin at multiples of it, so
 // bits do not depend on the batch.
-constexpr int32_t kChunkPlaces = 512;
+#if !defined(QUIRE_CHUNK_PLACES)
+#define QUIRE_CHUNK_PLACES 512
+#endif
+constexpr int32_t kChunkPlaces = QUIRE_CHUNK_PLACES;
 // Limit on a row's keys: the end of its last chunk must fit an int32.
 constexpr int32_t kMostKeys = 0x7FFFFFFF - kChunkPlaces;
 constexpr uint32_t kQueriesPerUnit = 8;    // of attend
 constexpr uint32_t kFragmentQueries = 16;  // of kernels with matrix instructions
+#if defined(QUIRE_NARROW_ONLY)
+constexpr uint32_t kUnitQueries = 8;  // of a decode kernel's unit
+#else
+constexpr uint32_t kUnitQueries = 16;
+#endif
 // Units of sixteen queries that a block of attend_prefill processes at once, 128 threads each. Four
 // take 73 KiB of shared memory, and every GPU of compute capability 8.0 or newer gives a block 99
 // KiB; each of their 512 threads may have 128 registers, which is what a thread of attend_fragments
@@ -169,9 +177,16 @@ constexpr uint32_t kRowWorkBytes = 16;
     QUIRE_DIMS_OF(X, e5m2, kE5m2)
 // Shared memory of a block of decode.cu: four rings of five stages of sixteen rows, for codes with
 // sixteen scales each, and 544 bytes.
+#if !defined(QUIRE_STAGES)
+#define QUIRE_STAGES 5
+#endif
+template <uint32_t format>
+constexpr uint32_t decode_stages = format >= kI8 ? 5 : QUIRE_STAGES;
 template <uint32_t format, uint32_t dim>
 constexpr uint32_t kDecodeSharedBytes =
-    4 * (format >= kI8 ? (5 * (16 * dim + 64) + 127) / 128 * 128 : 5 * 16 * dim * 2) + 544;
+    4 * (format >= kI8 ? (decode_stages<format> * (16 * dim + 64) + 127) / 128 * 128
+                       : decode_stages<format> * 16 * dim * 2) +
+    544;
 constexpr uint32_t kMostSlopes = 512;
 
 struct AttendCall {

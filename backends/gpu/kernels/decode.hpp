@@ -23,7 +23,7 @@
 namespace quire::gpu {
 
 template <typename Shape>
-QUIRE_DEVICE inline void decode_unit(const AttendCall &call, DecodeShared<Shape> &shared,
+QUIRE_DEVICE inline void decode_unit(const AttendCall &call, SharedOf<Shape> &shared,
                                      const Unit &unit, uint32_t state) {
     UnitReach reach = reach_of(call, unit);
     Chunks chunks = chunks_of(reach.of_any);
@@ -32,26 +32,28 @@ QUIRE_DEVICE inline void decode_unit(const AttendCall &call, DecodeShared<Shape>
     Course<Shape> course;
     course.pages = pages_of(unit, reach, warp);
     course.of_any = reach.of_any;
-    for (uint32_t row = 0; row < 2; ++row) {
-        course.of_rows[row] = reach_of(call, unit, lane_index() / 4 + 8 * row);
+    QUIRE_UNROLL
+    for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
+        course.of_queries[q] = reach_of(call, unit, query_of_lane(q));
     }
-    course.addresses = addresses_of_pages(call, unit, course.pages);
+    course.addresses = addresses_of_pages<Shape>(call, unit, course.pages);
     course.ring = warp * Shape::kRingUnits;
     course.copies = copies_of_lane<Shape>(call);
     Stream<Shape> stream;
     attend_pages(call, unit, course, shared.ring, stream);
-    store_share(shared, warp, stream);
+    store_share<Shape>(shared, warp, stream);
     barrier();
-    store_chunk(call, shared, unit, state, count <= 1);
-    if (count > 1 && is_last_of_unit(call, shared, unit, count)) {
+    store_chunk<Shape>(call, shared, unit, state, count <= 1);
+    if (count > 1 && is_last_of_unit<Shape>(call, shared, unit, count)) {
         uint32_t before = place_of_chunk(chunks, unit.chunk) * unit.count;
         join_chunks<Shape>(call, unit, state - before, count);
     }
 }
 
 // False if the round has no item left for the block.
-template <typename Shape>
-QUIRE_DEVICE inline bool take_item(const AttendCall &call, DecodeShared<Shape> &shared) {
+template <uint32_t format, uint32_t dim>
+QUIRE_DEVICE inline bool take_item(const AttendCall &call,
+                                   DecodeShared<DecodeShape<format, dim>> &shared) {
     uint64_t begins = call.round_begins + uint64_t{call.round} * 4;
     auto begin = load<uint32_t>(begins), end = load<uint32_t>(begins + 4);
     uint32_t index = shared.next[0];
@@ -59,7 +61,15 @@ QUIRE_DEVICE inline bool take_item(const AttendCall &call, DecodeShared<Shape> &
     Unit unit;
     uint32_t state;
     load_item(call, begin + index / call.kv_heads, index % call.kv_heads, unit, state);
-    decode_unit<Shape>(call, shared, unit, state);
+#if defined(QUIRE_NARROW_ONLY)
+    decode_unit<DecodeShape<format, dim, 1>>(call, shared, unit, state);
+#else
+    if (unit.count <= 8) {
+        decode_unit<DecodeShape<format, dim, 1>>(call, shared, unit, state);
+    } else {
+        decode_unit<DecodeShape<format, dim, 2>>(call, shared, unit, state);
+    }
+#endif
     return true;
 }
 
@@ -72,7 +82,7 @@ QUIRE_DEVICE inline void decode(const AttendCall &call) {
         // The index lies in shared memory: registers are for the pages.
         if (thread_index() == 0) shared.next[0] = static_cast<uint32_t>(group_index());
         barrier();
-        while (take_item(call, shared)) {
+        while (take_item<format, dim>(call, shared)) {
             barrier();  // the rings are read until here
             if (thread_index() == 0) {
                 shared.next[0] = shared.next[0] + static_cast<uint32_t>(call.head.group_count);

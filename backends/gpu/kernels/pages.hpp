@@ -90,7 +90,7 @@ QUIRE_DEVICE inline int32_t place_of_page(const Pages &pages, uint32_t index) {
 
 // All lanes of the warp, together: each looks at one page.
 QUIRE_DEVICE inline Pages pages_of(const Unit &unit, const UnitReach &reach, uint32_t warp) {
-    constexpr uint32_t kAll = (1u << kPagesOfWarp) - 1;
+    constexpr uint32_t kAll = UINT32_MAX >> (32 - kPagesOfWarp);
     Pages pages = {unit.chunk_begin + static_cast<int32_t>(warp) * kPagePlaces, 0, 0};
     int32_t place = place_of_page(pages, lane_index() % kPagesOfWarp);
     uint64_t seen = ballot(places_of(reach.of_any, place) != 0);

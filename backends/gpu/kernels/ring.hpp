@@ -26,16 +26,18 @@
 
 namespace quire::gpu {
 
-constexpr uint32_t kStages = 5;
-
 // The shape that a decode kernel is compiled for: K and V hold 16-bit numbers of q's own type, or
 // codes, beside which q may have either 16-bit type.
-template <uint32_t format, uint32_t dim>
+template <uint32_t format, uint32_t dim, uint32_t groups = 2>
 struct DecodeShape {
+    using Widest = DecodeShape<format, dim>;
+    static constexpr uint32_t kGroups = groups;      // of eight queries
+    static constexpr uint32_t kOfLane = 2 * groups;  // queries whose scores a lane has
     static constexpr uint32_t kFormat = format;
     static constexpr bool kHasCodes = format != kF16 && format != kBf16;
     static constexpr bool kIsBf16 = format == kBf16;  // V, when it is multiplied
     static constexpr uint32_t kDim = dim;
+    static constexpr uint32_t kStages = decode_stages<format>;
     static constexpr uint32_t kSixteens = dim / 16;
     static constexpr uint32_t kUnitElements = kHasCodes ? 16 : 8;
     // Sixteens that four matrices cover.
@@ -75,17 +77,18 @@ QUIRE_DEVICE inline uint32_t unit_of_columns(uint32_t first, uint32_t pair) {
     uint32_t unit = 2 * pair;
     return (first ^ unit % Shape::kSwizzled) + unit / Shape::kSwizzled * Shape::kSwizzled;
 }
-// K: matrices of keys 0 to 7, the first and the second unit; then of keys 8 to 15.
+// In the order of the words of a left matrix. K: matrices of the first unit, keys 0 to 7 and 8 to
+// 15; then of the second.
 template <typename Shape>
 QUIRE_DEVICE inline uint32_t first_unit_of_k() {
     uint32_t matrix = lane_index() / 8;
-    return unit_of_row<Shape>(matrix / 2 * 8 + lane_index() % 8, matrix % 2);
+    return unit_of_row<Shape>(matrix % 2 * 8 + lane_index() % 8, matrix / 2);
 }
-// V: matrices of the first unit, keys 0 to 7 and 8 to 15; then of the second.
+// V, turned: matrices of keys 0 to 7, the first and the second unit; then of keys 8 to 15.
 template <typename Shape>
 QUIRE_DEVICE inline uint32_t first_unit_of_v() {
     uint32_t matrix = lane_index() / 8;
-    return unit_of_row<Shape>(matrix % 2 * 8 + lane_index() % 8, matrix / 2);
+    return unit_of_row<Shape>(matrix / 2 * 8 + lane_index() % 8, matrix % 2);
 }
 
 // Sixteen bytes of a row that is not aligned to them.
@@ -137,19 +140,42 @@ QUIRE_DEVICE inline uint64_t scales_at(const AttendCall &call, const Unit &unit,
            in_block * 4;
 }
 
-// Lane i holds the address of K in the warp's page i, lane kPagesOfWarp + i that of V, and as many
-// lanes after them hold the addresses of their rows' scales.
-QUIRE_DEVICE inline uint64_t addresses_of_pages(const AttendCall &call, const Unit &unit,
-                                                const Pages &pages) {
-    uint32_t index = lane_index() % kPagesOfWarp;
+// Item 32 r + lane of all lanes' addresses: item i is the address of K in the warp's page i, item
+// kPagesOfWarp + i that of V, and as many items after them are those of their rows' scales.
+template <typename Shape>
+struct Addresses {
+    static constexpr uint32_t kCount = ((Shape::kHasCodes ? 4 : 2) * kPagesOfWarp + 31) / 32;
+    uint64_t v[kCount];
+};
+
+QUIRE_DEVICE inline uint64_t address_of_page(const AttendCall &call, const Unit &unit,
+                                             const Pages &pages, uint32_t item) {
+    uint32_t index = item % kPagesOfWarp;
     if ((pages.seen >> index & 1u) == 0) return 0;
     int32_t place = place_of_page(pages, index);
     uint64_t block = block_of(call, unit, place);
     uint32_t in_block = static_cast<uint32_t>(place) % call.block_tokens;
-    uint32_t side = lane_index() / kPagesOfWarp % 2;
-    if (lane_index() >= 2 * kPagesOfWarp) return scales_at(call, unit, block, in_block, side);
+    uint32_t side = item / kPagesOfWarp % 2;
+    if (item >= 2 * kPagesOfWarp) return scales_at(call, unit, block, in_block, side);
     return side == 0 ? k_row_of(call, unit, block, in_block)
                      : v_row_of(call, unit, block, in_block);
+}
+template <typename Shape>
+QUIRE_DEVICE inline Addresses<Shape> addresses_of_pages(const AttendCall &call, const Unit &unit,
+                                                        const Pages &pages) {
+    Addresses<Shape> addresses;
+    QUIRE_UNROLL
+    for (uint32_t r = 0; r < Addresses<Shape>::kCount; ++r) {
+        addresses.v[r] = address_of_page(call, unit, pages, 32 * r + lane_index());
+    }
+    return addresses;
+}
+// kind: as in Addresses, 0 to 3. All lanes of the warp, together.
+template <typename Shape>
+QUIRE_DEVICE inline uint64_t page_address(const Addresses<Shape> &addresses, uint32_t kind,
+                                          uint32_t index) {
+    uint32_t first = kind * kPagesOfWarp;
+    return shuffle_from(addresses.v[first / 32], first % 32 + index);
 }
 
 template <typename Shape>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// stream: the softmax over a warp's pages of a chunk, for up to sixteen queries that are the rows
-// of the matrices. Queries, sums and the softmax's state stay in registers from the first page to
-// the last, and the loop has no barrier of the block.
+// stream: the softmax over a warp's pages of a chunk, for up to sixteen queries. Rows of K and of V
+// are left matrices and queries are columns, eight at a time: so up to eight queries, which most
+// models have for a KV head, take half of the products that sixteen do. Queries, sums and the
+// softmax's state stay in registers from the first page to the last, and the loop has no barrier of
+// the block.
 //
 // A score s stands for 2^(c s) with c = scale log2(e); a negative scale's sign goes to the queries,
 // which costs no bit. A weight is 2^(c s - shift), where the shift is the largest c s so far,
@@ -36,16 +38,20 @@
 
 namespace quire::gpu {
 
-// A lane's share: rows lane / 4 (index 0) and lane / 4 + 8 (index 1) of the queries.
+// Index i of a lane's queries is query_of_lane(i). Element i of four numbers belongs to query i % 2
+// of a group, and to key, or row of V turned, lane / 4 + i / 2 * 8.
 template <typename Shape>
 struct Stream {
     Queries<Shape> queries;
-    float values[Shape::kSixteens][8];  // weighted sums, scattered as a Tile
-    float shifts[2];
-    float sums[2];          // over the lane's columns
-    uint32_t exponents[2];  // of values, biased: 2^(exponent - 141) is their unit
-    uint32_t needs_care;    // not 0: the quick way met a code that is NaN, or a large score
+    float values[Shape::kSixteens][Shape::kGroups][4];  // weighted sums
+    float shifts[Shape::kOfLane];
+    float sums[Shape::kOfLane];          // over the lane's keys
+    uint32_t exponents[Shape::kOfLane];  // of values, biased: 2^(exponent - 141) is their unit
+    uint32_t needs_care;  // not 0: the quick way met a code that is NaN, or a large score
 };
+
+template <typename Shape>
+using Scores = float[Shape::kGroups][4];
 
 constexpr uint32_t kLeastExponent = 15;  // so that the unit is a normal number
 
@@ -59,21 +65,25 @@ QUIRE_DEVICE inline void clear(Stream<Shape> &stream) {
     QUIRE_UNROLL
     for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
         QUIRE_UNROLL
-        for (uint32_t i = 0; i < 8; ++i) stream.values[n][i] = 0.0f;
+        for (uint32_t i = 0; i < 4 * Shape::kGroups; ++i) stream.values[n][i / 4][i % 4] = 0.0f;
     }
-    for (uint32_t row = 0; row < 2; ++row) {
-        stream.shifts[row] = minus_infinity();
-        stream.sums[row] = 0.0f;
-        stream.exponents[row] = kLeastExponent;
+    QUIRE_UNROLL
+    for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
+        stream.shifts[q] = minus_infinity();
+        stream.sums[q] = 0.0f;
+        stream.exponents[q] = kLeastExponent;
     }
     stream.needs_care = 0;
 }
 
-// The factors of each row's products and of its scores. A factor of 0 would make a score of -inf,
-// which stands for an unseen key, NaN.
+// The factors of each query's products and of its scores. A factor of 0 would make a score of -inf,
+// which stands for an unseen key, NaN. Where keys have own scales, products are multiplied by the
+// query's size first, for either may be all that keeps a score within f32.
+template <typename Shape>
 struct Factors {
-    float of_products[2];
-    float of_scores[2];  // log2(e) if products are capped
+    float of_products[Shape::kOfLane];
+    float of_scores[Shape::kOfLane];  // log2(e) if products are capped
+    float sizes[Shape::kOfLane];
 };
 
 template <Way way>
@@ -82,29 +92,34 @@ QUIRE_DEVICE inline bool is_capped(const AttendCall &call) {
 }
 
 template <typename Shape, Way way>
-QUIRE_DEVICE inline Factors factors_of(const AttendCall &call, const Unit &unit,
-                                       const Queries<Shape> &queries) {
-    Factors factors;
-    float scale = scale_of_products<Shape>(call, unit);
+QUIRE_DEVICE inline Factors<Shape> factors_of(const AttendCall &call, const Unit &unit,
+                                              const Queries<Shape> &queries) {
+    Factors<Shape> factors;
+    float scale = scale_of_queries<Shape, way>(scale_of_products<Shape>(call, unit));
     QUIRE_UNROLL
-    for (uint32_t row = 0; row < 2; ++row) {
-        float of_row = scale_of_row<Shape, way>(call, queries, row, scale);
-        factors.of_products[row] = of_row;
-        of_row = is_capped<way>(call) ? kLog2OfE : of_row * kLog2OfE;
-        factors.of_scores[row] = of_row == 0.0f ? 0x1p-126f : of_row;
+    for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
+        float of_query = scale;
+        if constexpr (Shape::kHasCodes) {
+            factors.sizes[q] = size_of_query(queries, q);
+            if (!has(call, kOwnKScale)) of_query *= factors.sizes[q];
+        }
+        factors.of_products[q] = of_query;
+        of_query = is_capped<way>(call) ? kLog2OfE : of_query * kLog2OfE;
+        factors.of_scores[q] = of_query == 0.0f ? 0x1p-126f : of_query;
     }
     return factors;
 }
 
-// The lane's columns of a page: the scales of their rows.
+// The scales of the lane's keys of a page, of K or of V.
 template <typename Shape>
-QUIRE_DEVICE inline void read_scales(RingOf<Shape> &ring, uint32_t first, float (&scales)[4]) {
+QUIRE_DEVICE inline void read_scales(RingOf<Shape> &ring, uint32_t first, float (&scales)[2]) {
     QUIRE_UNROLL
     for (uint32_t half = 0; half < 2; ++half) {
-        FourWords four = ring[first + 2 * half + lane_index() % 4 / 2];
-        bool is_second = lane_index() % 2 != 0;
-        scales[2 * half] = float_of(is_second ? four.v[2] : four.v[0]);
-        scales[2 * half + 1] = float_of(is_second ? four.v[3] : four.v[1]);
+        FourWords four = ring[first + 2 * half + lane_index() / 16];
+        bool is_odd = (lane_index() & 4) != 0, is_second = (lane_index() & 8) != 0;
+        uint32_t even = is_second ? four.v[2] : four.v[0];
+        uint32_t odd = is_second ? four.v[3] : four.v[1];
+        scales[half] = float_of(is_odd ? odd : even);
     }
 }
 
@@ -114,101 +129,124 @@ struct Stage {
     uint32_t scales;
 };
 
+// Sums of even and of odd sixteens are kept apart until the end: two products at a time then wait
+// for no other.
 template <typename Shape, Way way>
 QUIRE_DEVICE inline void multiply_sixteens(const AttendCall &call, RingOf<Shape> &ring,
                                            uint32_t columns, Stream<Shape> &stream,
-                                           float (&scores)[8]) {
+                                           Scores<Shape> &scores) {
     bool is_bf16 =
         Shape::kHasCodes ? way == Way::careful && call.q_format == kBf16 : Shape::kIsBf16;
+    Scores<Shape> parts[2] = {};
     QUIRE_UNROLL
     for (uint32_t n = 0; n < Shape::kSixteens; n += Shape::kSixteensOfLoad) {
         uint32_t words[4];
         load_matrices(ring, unit_of_columns<Shape>(columns, n / Shape::kSixteensOfLoad), words);
         QUIRE_UNROLL
         for (uint32_t which = 0; which < Shape::kSixteensOfLoad; ++which) {
-            uint32_t keys[4];
+            uint32_t keys[4], part = (n + which) % 2;
             keys_of<Shape, way>(words, which, is_bf16 ? kBf16 : kF16, keys, stream.needs_care);
-            if (is_bf16) {
-                multiply_matrices<true>(stream.queries.v[n + which], keys, scores);
-            } else {
-                multiply_matrices<false>(stream.queries.v[n + which], keys, scores);
+            QUIRE_UNROLL
+            for (uint32_t group = 0; group < Shape::kGroups; ++group) {
+                const uint32_t (&of_queries)[2] = stream.queries.v[n + which][group];
+                if (is_bf16) {
+                    multiply_eight<true>(keys, of_queries, parts[part][group]);
+                } else {
+                    multiply_eight<false>(keys, of_queries, parts[part][group]);
+                }
             }
         }
+    }
+    QUIRE_UNROLL
+    for (uint32_t i = 0; i < 4 * Shape::kGroups; ++i) {
+        scores[i / 4][i % 4] = parts[0][i / 4][i % 4] + parts[1][i / 4][i % 4];
     }
 }
 
 // The products of the queries with a page's keys; capped, they are the scores.
 template <typename Shape, Way way>
 QUIRE_DEVICE inline void multiply_keys(const AttendCall &call, RingOf<Shape> &ring,
-                                       const Stage &stage, const Factors &factors,
-                                       Stream<Shape> &stream, float (&scores)[8]) {
-    for (uint32_t i = 0; i < 8; ++i) scores[i] = 0.0f;
+                                       const Stage &stage, const Factors<Shape> &factors,
+                                       Stream<Shape> &stream, Scores<Shape> &scores) {
     multiply_sixteens<Shape, way>(call, ring, stage.columns, stream, scores);
-    if (Shape::kHasCodes && has(call, kOwnKScale)) {
-        float scales[4];
-        read_scales<Shape>(ring, stage.scales, scales);
-        QUIRE_UNROLL
-        for (uint32_t i = 0; i < 8; ++i) {
-            scores[i] *= scales[i % 2 + i / 4 * 2] * size_of_row(stream.queries, i / 2 % 2);
+    if constexpr (Shape::kHasCodes) {
+        if (has(call, kOwnKScale)) {
+            float scales[2];
+            read_scales<Shape>(ring, stage.scales, scales);
+            QUIRE_UNROLL
+            for (uint32_t i = 0; i < 4 * Shape::kGroups; ++i) {
+                scores[i / 4][i % 4] *= scales[i / 2 % 2] * factors.sizes[i / 4 * 2 + i % 2];
+            }
         }
     }
     if (!is_capped<way>(call)) return;
-    for (uint32_t i = 0; i < 8; ++i) {
-        float score = scores[i] * factors.of_products[i / 2 % 2];
-        scores[i] = call.soft_cap * tanh_of(score / call.soft_cap);
+    for (uint32_t i = 0; i < 4 * Shape::kGroups; ++i) {
+        float score = scores[i / 4][i % 4] * factors.of_products[i / 4 * 2 + i % 2];
+        scores[i / 4][i % 4] = call.soft_cap * tanh_of(score / call.soft_cap);
     }
 }
 
-QUIRE_DEVICE inline void hide_unseen(const Reach (&of_rows)[2], int32_t place, float (&scores)[8]) {
+// The lane's key of a page, first or second.
+QUIRE_DEVICE inline uint32_t key_of_lane(uint32_t which) { return lane_index() / 4 + 8 * which; }
+
+template <typename Shape>
+QUIRE_DEVICE inline void hide_unseen(const Reach (&of_queries)[Shape::kOfLane], int32_t place,
+                                     Scores<Shape> &scores) {
     QUIRE_UNROLL
-    for (uint32_t row = 0; row < 2; ++row) {
-        uint32_t seen = places_of(of_rows[row], place);
+    for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
+        uint32_t seen = places_of(of_queries[q], place);
         QUIRE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) {
-            uint32_t of_tile = 2 * row + i % 2 + i / 2 * 4;
-            bool is_seen = (seen >> column_of_sum(of_tile) & 1u) != 0;
-            scores[of_tile] = is_seen ? scores[of_tile] : minus_infinity();
+        for (uint32_t which = 0; which < 2; ++which) {
+            float &score = scores[q / 2][q % 2 + 2 * which];
+            score = (seen >> key_of_lane(which) & 1u) != 0 ? score : minus_infinity();
         }
     }
 }
 
 template <typename Shape>
-QUIRE_DEVICE inline void multiply_row(uint32_t row, float factor, Stream<Shape> &stream) {
+QUIRE_DEVICE inline void multiply_query(uint32_t q, float factor, Stream<Shape> &stream) {
     QUIRE_UNROLL
     for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
-        QUIRE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) stream.values[n][2 * row + i % 2 + i / 2 * 4] *= factor;
+        stream.values[n][q / 2][q % 2] *= factor;
+        stream.values[n][q / 2][q % 2 + 2] *= factor;
     }
 }
 
-// Raises the shifts to what the page's scores need.
+// The largest that the lanes of a query have.
+QUIRE_DEVICE inline float largest_of_query(float top) {
+    top = fmaxf(top, shuffle_xor(top, 4));
+    top = fmaxf(top, shuffle_xor(top, 8));
+    return fmaxf(top, shuffle_xor(top, 16));
+}
+
+// Raises the shifts to what the page's scores need. Lanes compare their own scores first, since
+// seldom does any need more.
 template <typename Shape>
-QUIRE_DEVICE inline void raise_shifts(const float (&scores)[8], const Factors &factors,
+QUIRE_DEVICE inline void raise_shifts(const Scores<Shape> &scores, const Factors<Shape> &factors,
                                       Stream<Shape> &stream) {
-    float tops[2];
+    float tops[Shape::kOfLane];
+    bool is_larger = false;
     QUIRE_UNROLL
-    for (uint32_t row = 0; row < 2; ++row) {
-        float top = fmaxf(fmaxf(scores[2 * row], scores[2 * row + 1]),
-                          fmaxf(scores[4 + 2 * row], scores[5 + 2 * row]));
-        top = fmaxf(top, shuffle_xor(top, 1));
-        tops[row] = fmaxf(top, shuffle_xor(top, 2)) * factors.of_scores[row];
+    for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
+        tops[q] = fmaxf(scores[q / 2][q % 2], scores[q / 2][q % 2 + 2]) * factors.of_scores[q];
+        is_larger = is_larger || tops[q] > stream.shifts[q];
     }
-    if (ballot(tops[0] > stream.shifts[0] || tops[1] > stream.shifts[1]) == 0) return;
+    if (ballot(is_larger) == 0) return;
     QUIRE_UNROLL
-    for (uint32_t row = 0; row < 2; ++row) {
-        float before = stream.shifts[row];
-        float shift = fmaxf(before, -floor_of(-tops[row]));
+    for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
+        float before = stream.shifts[q];
+        float shift = fmaxf(before, -floor_of(-largest_of_query(tops[q])));
         float factor = before == shift ? 1.0f : exp2_of(before - shift);
-        stream.shifts[row] = shift;
-        stream.sums[row] *= factor;
+        stream.shifts[q] = shift;
+        stream.sums[q] *= factor;
         if constexpr (Shape::kHasCodes) {
             // The values' unit falls first, as far as it has grown.
-            auto spare = static_cast<float>(stream.exponents[row] - kLeastExponent);
+            auto spare = static_cast<float>(stream.exponents[q] - kLeastExponent);
             float steps = before == shift ? 0.0f : fminf(shift - before, spare);
-            stream.exponents[row] -= static_cast<uint32_t>(steps);
+            stream.exponents[q] -= static_cast<uint32_t>(steps);
             factor = before == shift ? 1.0f : exp2_of(before - shift + steps);
         }
-        multiply_row(row, factor, stream);
+        multiply_query(q, factor, stream);
     }
 }
 
@@ -216,69 +254,77 @@ QUIRE_DEVICE inline void raise_shifts(const float (&scores)[8], const Factors &f
 // one may be larger by so much that a weight leaves f16. So the careful way rounds those here too,
 // and the quick way reports them.
 template <typename Shape, Way way>
-QUIRE_DEVICE inline void weigh(float (&scores)[8], const Factors &factors, Stream<Shape> &stream) {
+QUIRE_DEVICE inline void weigh(Scores<Shape> &scores, const Factors<Shape> &factors,
+                               Stream<Shape> &stream) {
     QUIRE_UNROLL
-    for (uint32_t row = 0; row < 2; ++row) {
+    for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
         // If all scores are -inf, the weights are 0; -inf - -inf would be NaN.
-        float shift = stream.shifts[row] == minus_infinity() ? 0.0f : stream.shifts[row];
+        float shift = stream.shifts[q] == minus_infinity() ? 0.0f : stream.shifts[q];
         bool is_large = fabsf(shift) >= 0x1p22f;
         if (way == Way::quick && is_large) stream.needs_care = 1;
-        float unit = factors.of_scores[row];
+        float unit = factors.of_scores[q];
         QUIRE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) {
-            float &score = scores[2 * row + i % 2 + i / 2 * 4];
+        for (uint32_t which = 0; which < 2; ++which) {
+            float &score = scores[q / 2][q % 2 + 2 * which];
             float power = multiply_add(score, unit, log2_of_weight<Shape>() - shift);
             if (way == Way::careful && is_large) {
                 power = score * unit - shift + log2_of_weight<Shape>();
             }
             score = exp2_of(power);
-            stream.sums[row] += score;
+            stream.sums[q] += score;
         }
     }
+}
+
+// The exponent of a number's magnitude, biased.
+QUIRE_DEVICE inline uint32_t exponent_of(float magnitude) {
+    return smaller(bits_of(magnitude) >> 23, 254u);
 }
 
 // Multiplies weights by their rows' own scales, in the values' unit, which grows if it must. Keys
 // that a query does not see have no scale.
 template <typename Shape>
 QUIRE_DEVICE inline void scale_weights(RingOf<Shape> &ring, uint32_t first,
-                                       const uint32_t (&seen)[2], float (&weights)[8],
-                                       Stream<Shape> &stream) {
-    float scales[4];
+                                       const uint32_t (&seen)[Shape::kOfLane],
+                                       Scores<Shape> &weights, Stream<Shape> &stream) {
+    float scales[2];
     read_scales<Shape>(ring, first, scales);
-    uint32_t needed[2];
+    float tops[Shape::kOfLane];
+    bool is_large = false;
     QUIRE_UNROLL
-    for (uint32_t row = 0; row < 2; ++row) {
-        float top = 0.0f;
+    for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
+        tops[q] = 0.0f;
         QUIRE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) {
-            float &weight = weights[2 * row + i % 2 + i / 2 * 4];
-            uint32_t column = lane_index() % 4 * 2 + i % 2 + i / 2 * 8;
-            weight = (seen[row] >> column & 1u) != 0 ? weight * scales[i] : 0.0f;
-            top = fmaxf(top, fabsf(weight));
+        for (uint32_t which = 0; which < 2; ++which) {
+            float &weight = weights[q / 2][q % 2 + 2 * which];
+            weight = (seen[q] >> key_of_lane(which) & 1u) != 0 ? weight * scales[which] : 0.0f;
+            tops[q] = fmaxf(tops[q], fabsf(weight));
         }
-        top = fmaxf(top, shuffle_xor(top, 1));
-        top = fmaxf(top, shuffle_xor(top, 2));
-        needed[row] = smaller(bits_of(top) >> 23, 254u);
+        is_large = is_large || exponent_of(tops[q]) > stream.exponents[q];
     }
-    bool is_large = needed[0] > stream.exponents[0] || needed[1] > stream.exponents[1];
-    bool any_large = ballot(is_large) != 0;
-    QUIRE_UNROLL
-    for (uint32_t row = 0; row < 2; ++row) {
-        if (any_large && needed[row] > stream.exponents[row]) {
-            auto steps = static_cast<int32_t>(stream.exponents[row] - needed[row]);
-            multiply_row(row, exp2_of(static_cast<float>(steps)), stream);
-            stream.exponents[row] = needed[row];
-        }
-        float factor = float_of((268 - stream.exponents[row]) << 23);
+    if (ballot(is_large) != 0) {
         QUIRE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) weights[2 * row + i % 2 + i / 2 * 4] *= factor;
+        for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
+            uint32_t needed = exponent_of(largest_of_query(tops[q]));
+            if (needed <= stream.exponents[q]) continue;
+            auto steps = static_cast<int32_t>(stream.exponents[q] - needed);
+            multiply_query(q, exp2_of(static_cast<float>(steps)), stream);
+            stream.exponents[q] = needed;
+        }
+    }
+    QUIRE_UNROLL
+    for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
+        float factor = float_of((268 - stream.exponents[q]) << 23);
+        weights[q / 2][q % 2] *= factor;
+        weights[q / 2][q % 2 + 2] *= factor;
     }
 }
 
-// A page's weights as the left matrix of a product: the rounded weights and what they leave.
+// A page's weights as right matrices: the rounded weights and what they leave.
+template <typename Shape>
 struct Weights {
-    uint32_t high[4];
-    uint32_t low[4];
+    uint32_t high[Shape::kGroups][2];
+    uint32_t low[Shape::kGroups][2];
 };
 
 template <typename Shape>
@@ -292,12 +338,18 @@ QUIRE_DEVICE inline void split_pair(float first, float second, uint32_t *high, u
     }
 }
 
+// A lane has the weights of two queries and one key in each pair, and needs those of one query and
+// two keys.
 template <typename Shape>
-QUIRE_DEVICE inline Weights split(const float (&of)[8]) {
-    Weights weights;
+QUIRE_DEVICE inline Weights<Shape> split(const Scores<Shape> &of) {
+    Weights<Shape> weights;
     QUIRE_UNROLL
-    for (uint32_t i = 0; i < 4; ++i) {
-        split_pair<Shape>(of[2 * i], of[2 * i + 1], &weights.high[i], &weights.low[i]);
+    for (uint32_t i = 0; i < 2 * Shape::kGroups; ++i) {
+        const float *pair = of[i / 2] + i % 2 * 2;
+        uint32_t high, low;
+        split_pair<Shape>(pair[0], pair[1], &high, &low);
+        weights.high[i / 2][i % 2] = turn_matrix(high);
+        weights.low[i / 2][i % 2] = turn_matrix(low);
     }
     return weights;
 }
@@ -314,25 +366,43 @@ QUIRE_DEVICE inline uint32_t finite_of(uint32_t pair) {
 // The elements of V that belong to these places of the page; zeros for others.
 QUIRE_DEVICE inline void keep_places(uint32_t places, uint32_t (&values)[4]) {
     for (uint32_t i = 0; i < 4; ++i) {
-        uint32_t pair = places >> (lane_index() % 4 * 2 + i % 2 * 8);
+        uint32_t pair = places >> (lane_index() % 4 * 2 + i / 2 * 8);
         values[i] &= ((pair & 1u) != 0 ? 0xFFFFu : 0u) | ((pair & 2u) != 0 ? 0xFFFF0000u : 0u);
     }
 }
 
+// Sixteens that are multiplied together: no product waits for the one before it.
+template <typename Shape>
+QUIRE_DEVICE constexpr uint32_t sixteens_at_once() {
+    return Shape::kSixteens % 4 == 0 ? 4 : 2;
+}
+
 template <typename Shape>
 QUIRE_DEVICE inline void multiply_values(RingOf<Shape> &ring, uint32_t columns,
-                                         const Weights &weights, Stream<Shape> &stream) {
+                                         const Weights<Shape> &weights, Stream<Shape> &stream) {
+    constexpr uint32_t kAtOnce = sixteens_at_once<Shape>();
     QUIRE_UNROLL
-    for (uint32_t n = 0; n < Shape::kSixteens; n += Shape::kSixteensOfLoad) {
-        uint32_t words[4];
-        load_matrices_turned(ring, unit_of_columns<Shape>(columns, n / Shape::kSixteensOfLoad),
-                             words);
+    for (uint32_t first = 0; first < Shape::kSixteens; first += kAtOnce) {
+        uint32_t values[kAtOnce][4];
         QUIRE_UNROLL
-        for (uint32_t which = 0; which < Shape::kSixteensOfLoad; ++which) {
-            uint32_t values[4];
-            values_of<Shape, Way::quick>(words, which, values, stream.needs_care);
-            multiply_matrices<Shape::kIsBf16>(weights.high, values, stream.values[n + which]);
-            multiply_matrices<Shape::kIsBf16>(weights.low, values, stream.values[n + which]);
+        for (uint32_t n = 0; n < kAtOnce; n += Shape::kSixteensOfLoad) {
+            uint32_t words[4];
+            uint32_t pair = (first + n) / Shape::kSixteensOfLoad;
+            load_matrices_turned(ring, unit_of_columns<Shape>(columns, pair), words);
+            QUIRE_UNROLL
+            for (uint32_t which = 0; which < Shape::kSixteensOfLoad; ++which) {
+                values_of<Shape, Way::quick>(words, which, values[n + which], stream.needs_care);
+            }
+        }
+        QUIRE_UNROLL
+        for (uint32_t i = 0; i < 2 * Shape::kGroups * kAtOnce; ++i) {
+            uint32_t n = i % kAtOnce, group = i / kAtOnce % Shape::kGroups;
+            bool is_low = i >= Shape::kGroups * kAtOnce;
+#if defined(QUIRE_HIGH_ONLY)
+            if (is_low) continue;
+#endif
+            const uint32_t (&of)[2] = is_low ? weights.low[group] : weights.high[group];
+            multiply_eight<Shape::kIsBf16>(values[n], of, stream.values[first + n][group]);
         }
     }
 }
@@ -344,26 +414,29 @@ struct Seers {
 };
 
 template <typename Shape>
-QUIRE_DEVICE inline void multiply_sixteen_seen(const Weights &weights, const Seers &seers,
-                                               uint32_t (&values)[4], float (&of)[8]) {
+QUIRE_DEVICE inline void multiply_sixteen_seen(const Weights<Shape> &weights, const Seers &seers,
+                                               uint32_t (&values)[4], Scores<Shape> &of) {
     uint32_t finite[4];
     keep_places(seers.places, values);
     for (uint32_t i = 0; i < 4; ++i) finite[i] = finite_of<Shape>(values[i]);
-    float sums[8];
-    for (uint32_t i = 0; i < 8; ++i) sums[i] = of[i];
-    multiply_matrices<Shape::kIsBf16>(weights.high, values, sums);
-    multiply_matrices<Shape::kIsBf16>(weights.low, finite, sums);
     QUIRE_UNROLL
-    for (uint32_t i = 0; i < 8; ++i) {
-        uint32_t row = row_of_sum(i);
-        if (row >= seers.begin && row < seers.end) of[i] = sums[i];
+    for (uint32_t group = 0; group < Shape::kGroups; ++group) {
+        float sums[4];
+        for (uint32_t i = 0; i < 4; ++i) sums[i] = of[group][i];
+        multiply_eight<Shape::kIsBf16>(values, weights.high[group], sums);
+        multiply_eight<Shape::kIsBf16>(finite, weights.low[group], sums);
+        QUIRE_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) {
+            uint32_t query = query_of_lane(2 * group + i % 2);
+            if (query >= seers.begin && query < seers.end) of[group][i] = sums[i];
+        }
     }
 }
 
 // Like multiply_values(), for some queries alone.
 template <typename Shape>
 QUIRE_DEVICE inline void multiply_seen(RingOf<Shape> &ring, uint32_t columns,
-                                       const Weights &weights, const Seers &seers,
+                                       const Weights<Shape> &weights, const Seers &seers,
                                        Stream<Shape> &stream) {
     QUIRE_UNROLL
     for (uint32_t n = 0; n < Shape::kSixteens; n += Shape::kSixteensOfLoad) {
@@ -383,7 +456,7 @@ QUIRE_DEVICE inline void multiply_seen(RingOf<Shape> &ring, uint32_t columns,
 template <typename Shape>
 QUIRE_DEVICE inline void multiply_carefully(const AttendCall &call, const Unit &unit, int32_t place,
                                             bool is_full, RingOf<Shape> &ring, uint32_t columns,
-                                            const Weights &weights, Stream<Shape> &stream) {
+                                            const Weights<Shape> &weights, Stream<Shape> &stream) {
     uint32_t step = is_full ? kFragmentQueries : unit.heads;
     for (uint32_t m = 0; m < unit.count; m += step) {
         uint32_t places = is_full ? kEveryPlace : places_of(reach_of(call, unit, m), place);
@@ -396,9 +469,9 @@ template <typename Shape>
 struct Course {
     Pages pages;
     Reach of_any;
-    Reach of_rows[2];    // what the lane's two queries see
-    uint64_t addresses;  // addresses_of_pages()
-    uint32_t ring;       // the first unit of the warp's ring
+    Reach of_queries[Shape::kOfLane];  // what the lane's queries see
+    Addresses<Shape> addresses;
+    uint32_t ring;  // the first unit of the warp's ring
     LaneCopies<Shape> copies;
 };
 
@@ -419,7 +492,7 @@ QUIRE_DEVICE inline void copy_scales(const AttendCall &call, const Unit &unit,
                                      const Course<Shape> &course, RingOf<Shape> &ring,
                                      uint32_t index, uint32_t side, uint32_t stage) {
     if (!has(call, side == 0 ? kOwnKScale : kOwnVScale)) return;
-    uint64_t from = shuffle_from(course.addresses, (2 + side) * kPagesOfWarp + index);
+    uint64_t from = page_address(course.addresses, 2 + side, index);
     if (lane_index() >= Shape::kScaleUnits) return;
     uint32_t to = course.ring + scales_of_stage<Shape>(stage) + lane_index();
     if (way == Way::quick) {
@@ -436,7 +509,7 @@ QUIRE_DEVICE inline void copy_side(const AttendCall &call, const Unit &unit,
                                    const Course<Shape> &course, RingOf<Shape> &ring, uint32_t index,
                                    uint32_t side, uint32_t &stage) {
     if (index < kPagesOfWarp) {
-        uint64_t page = shuffle_from(course.addresses, side * kPagesOfWarp + index);
+        uint64_t page = page_address(course.addresses, side, index);
         uint32_t to = course.ring + stage;
         if (way == Way::quick && (course.pages.full >> index & 1u) != 0) {
             copy_page(ring, to, page, course.copies, side, kEveryPlace);
@@ -458,17 +531,18 @@ QUIRE_DEVICE inline void copy_side(const AttendCall &call, const Unit &unit,
 }
 
 // The next stage to be read has arrived, for all lanes, and the one read before it is free.
+template <typename Shape>
 QUIRE_DEVICE inline void wait_stage() {
-    wait_copies_but<kStages - 2>();
+    wait_copies_but<Shape::kStages - 2>();
     warp_barrier();
 }
 
 // The places of a page that each of the lane's queries sees.
 template <typename Shape>
 QUIRE_DEVICE inline void find_seen(const Course<Shape> &course, int32_t place, bool is_full,
-                                   uint32_t (&seen)[2]) {
-    for (uint32_t row = 0; row < 2; ++row) {
-        seen[row] = is_full ? kEveryPlace : places_of(course.of_rows[row], place);
+                                   uint32_t (&seen)[Shape::kOfLane]) {
+    for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
+        seen[q] = is_full ? kEveryPlace : places_of(course.of_queries[q], place);
     }
 }
 
@@ -479,38 +553,42 @@ QUIRE_DEVICE inline void stream_pages(const AttendCall &call, const Unit &unit,
                                       Stream<Shape> &stream) {
     clear(stream);
     warp_barrier();  // nothing is read any more
-    Factors factors = factors_of<Shape, way>(call, unit, stream.queries);
+    Factors<Shape> factors = factors_of<Shape, way>(call, unit, stream.queries);
     uint32_t keys = course.ring + first_unit_of_k<Shape>();
     uint32_t values = course.ring + first_unit_of_v<Shape>();
     uint32_t reading = 0, writing = 0;
     uint32_t index = next_page(course.pages, 0);
     uint32_t ahead = index;
-    for (uint32_t i = 0; i < 2; ++i) {
-        copy_side<Shape, way>(call, unit, course, ring, ahead, 0, writing);
-        copy_side<Shape, way>(call, unit, course, ring, ahead, 1, writing);
-        ahead = next_page(course.pages, ahead + 1);
+    // Of five stages four are on their way: those of two pages. Of four, three are: with each K that
+    // is read begins the V of the page after it, and with each V the K of the one after that.
+    constexpr uint32_t kFirstSide = Shape::kStages % 2 == 0 ? 1 : 0;
+    QUIRE_UNROLL
+    for (uint32_t i = 0; i < Shape::kStages - 1; ++i) {
+        copy_side<Shape, way>(call, unit, course, ring, ahead, i % 2, writing);
+        if (i % 2 == 1) ahead = next_page(course.pages, ahead + 1);
     }
     while (index < kPagesOfWarp) {
         bool is_full = (course.pages.full >> index & 1u) != 0;
         int32_t place = place_of_page(course.pages, index);
-        wait_stage();
-        copy_side<Shape, way>(call, unit, course, ring, ahead, 0, writing);
-        float scores[8];
+        wait_stage<Shape>();
+        copy_side<Shape, way>(call, unit, course, ring, ahead, kFirstSide, writing);
+        if (kFirstSide == 1) ahead = next_page(course.pages, ahead + 1);
+        Scores<Shape> scores;
         Stage stage = {keys + reading, course.ring + scales_of_stage<Shape>(reading)};
         multiply_keys<Shape, way>(call, ring, stage, factors, stream, scores);
         reading = next_stage<Shape>(reading);
-        if (!is_full) hide_unseen(course.of_rows, place, scores);
-        raise_shifts(scores, factors, stream);
+        if (!is_full) hide_unseen<Shape>(course.of_queries, place, scores);
+        raise_shifts<Shape>(scores, factors, stream);
         weigh<Shape, way>(scores, factors, stream);
-        wait_stage();
-        copy_side<Shape, way>(call, unit, course, ring, ahead, 1, writing);
+        wait_stage<Shape>();
+        copy_side<Shape, way>(call, unit, course, ring, ahead, 1 - kFirstSide, writing);
         if (Shape::kHasCodes && has(call, kOwnVScale)) {
-            uint32_t seen[2];
+            uint32_t seen[Shape::kOfLane];
             find_seen(course, place, is_full, seen);
             scale_weights<Shape>(ring, course.ring + scales_of_stage<Shape>(reading), seen, scores,
                                  stream);
         }
-        Weights weights = split<Shape>(scores);
+        Weights<Shape> weights = split<Shape>(scores);
         if constexpr (way == Way::quick) {
             multiply_values(ring, values + reading, weights, stream);
         } else {
@@ -518,7 +596,7 @@ QUIRE_DEVICE inline void stream_pages(const AttendCall &call, const Unit &unit,
         }
         reading = next_stage<Shape>(reading);
         index = next_page(course.pages, index + 1);
-        ahead = next_page(course.pages, ahead + 1);
+        if (kFirstSide == 0) ahead = next_page(course.pages, ahead + 1);
     }
 }
 
@@ -528,10 +606,11 @@ QUIRE_DEVICE inline void scale_values(const AttendCall &call, const Unit &unit,
                                       Stream<Shape> &stream) {
     constexpr uint32_t kLog2 = way == Way::quick ? log2_of_codes<Shape::kFormat>() : 0;
     float scale = static_scale_of(call, unit, true) * static_cast<float>(1u << kLog2);
-    for (uint32_t row = 0; row < 2; ++row) {
+    QUIRE_UNROLL
+    for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
         if (has(call, kOwnVScale))
-            scale = float_of((stream.exponents[row] - 14) << 23) * static_cast<float>(1u << kLog2);
-        multiply_row(row, scale, stream);
+            scale = float_of((stream.exponents[q] - 14) << 23) * static_cast<float>(1u << kLog2);
+        multiply_query(q, scale, stream);
     }
 }
 
@@ -541,8 +620,10 @@ QUIRE_DEVICE inline bool needs_care(const Stream<Shape> &stream) {
     QUIRE_UNROLL
     for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
         QUIRE_UNROLL
-        for (uint32_t i = 0; i < 8; ++i)
-            found = found || stream.values[n][i] != stream.values[n][i];
+        for (uint32_t i = 0; i < 4 * Shape::kGroups; ++i) {
+            float value = stream.values[n][i / 4][i % 4];
+            found = found || value != value;
+        }
     }
     return ballot(found) != 0;
 }

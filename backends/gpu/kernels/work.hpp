@@ -44,7 +44,7 @@ QUIRE_DEVICE inline RowUnits units_of(const AttendCall &call, const Row &row) {
     RowUnits units;
     units.begin = larger(row.first_token, static_cast<int32_t>(call.first_token));
     units.end = smaller(row.end_token, static_cast<int32_t>(call.end_token));
-    units.step = static_cast<int32_t>(token_in_unit(call, kFragmentQueries));
+    units.step = static_cast<int32_t>(token_in_unit(call, kUnitQueries));
     int32_t tokens = larger(units.end - units.begin, 0);
     units.count = static_cast<uint32_t>((tokens + units.step - 1) / units.step);
     return units;
