@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // decode: attention over K and V of q's own 16-bit type or of 8-bit codes, at the head dims that
-// models have. A block takes items of the work list (work.hpp), one after another. One
-// block of four warps computes a chunk of 512 places for one KV head and up to sixteen queries:
-// its heads, of as many tokens as fit. Each warp streams its own pages (stream.hpp, ring.hpp), and
-// the block that comes last joins the chunks (join.hpp), so that a layer is one launch.
+// models have. A block takes items of the work list (work.hpp), one after another. One block of
+// four warps computes a chunk for one KV head and a unit of queries: its heads, of as many tokens
+// as fit. Each warp streams its own pages (stream.hpp, ring.hpp), and the block that comes last
+// joins the chunks (join.hpp), so that a layer is one launch.
+//
+// Units are narrow, of up to eight queries, or wide, of up to sixteen. A query gets the same bits
+// in either: products of its column, and what follows from them, know no other.
 //
 // Every token of a shape that these kernels serve is computed by them, prompts included: a prompt's
 // last token has the bits that it would have alone.
@@ -23,7 +26,7 @@
 namespace quire::gpu {
 
 template <typename Shape>
-QUIRE_DEVICE inline void decode_unit(const AttendCall &call, SharedOf<Shape> &shared,
+QUIRE_DEVICE inline void decode_unit(const AttendCall &call, DecodeShared<Shape> &shared,
                                      const Unit &unit, uint32_t state) {
     UnitReach reach = reach_of(call, unit);
     Chunks chunks = chunks_of(reach.of_any);
@@ -32,10 +35,6 @@ QUIRE_DEVICE inline void decode_unit(const AttendCall &call, SharedOf<Shape> &sh
     Course<Shape> course;
     course.pages = pages_of(unit, reach, warp);
     course.of_any = reach.of_any;
-    QUIRE_UNROLL
-    for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
-        course.of_queries[q] = reach_of(call, unit, query_of_lane(q));
-    }
     course.addresses = addresses_of_pages<Shape>(call, unit, course.pages);
     course.ring = warp * Shape::kRingUnits;
     course.copies = copies_of_lane<Shape>(call);
@@ -51,9 +50,8 @@ QUIRE_DEVICE inline void decode_unit(const AttendCall &call, SharedOf<Shape> &sh
 }
 
 // False if the round has no item left for the block.
-template <uint32_t format, uint32_t dim>
-QUIRE_DEVICE inline bool take_item(const AttendCall &call,
-                                   DecodeShared<DecodeShape<format, dim>> &shared) {
+template <typename Shape>
+QUIRE_DEVICE inline bool take_item(const AttendCall &call, DecodeShared<Shape> &shared) {
     uint64_t begins = call.round_begins + uint64_t{call.round} * 4;
     auto begin = load<uint32_t>(begins), end = load<uint32_t>(begins + 4);
     uint32_t index = shared.next[0];
@@ -61,28 +59,21 @@ QUIRE_DEVICE inline bool take_item(const AttendCall &call,
     Unit unit;
     uint32_t state;
     load_item(call, begin + index / call.kv_heads, index % call.kv_heads, unit, state);
-#if defined(QUIRE_NARROW_ONLY)
-    decode_unit<DecodeShape<format, dim, 1>>(call, shared, unit, state);
-#else
-    if (unit.count <= 8) {
-        decode_unit<DecodeShape<format, dim, 1>>(call, shared, unit, state);
-    } else {
-        decode_unit<DecodeShape<format, dim, 2>>(call, shared, unit, state);
-    }
-#endif
+    decode_unit<Shape>(call, shared, unit, state);
     return true;
 }
 
-template <uint32_t format, uint32_t dim>
+// queries: of a unit, at most.
+template <uint32_t format, uint32_t dim, uint32_t queries>
 QUIRE_DEVICE inline void decode(const AttendCall &call) {
     if constexpr (has_warp_words()) {
-        using Shape = DecodeShape<format, dim>;
+        using Shape = DecodeShape<format, dim, queries>;
         QUIRE_LARGE_SHARED(DecodeShared<Shape>, shared, (kDecodeSharedBytes<format, dim>));
         if (is_idle(call.head, shared.flag)) return;
         // The index lies in shared memory: registers are for the pages.
         if (thread_index() == 0) shared.next[0] = static_cast<uint32_t>(group_index());
         barrier();
-        while (take_item<format, dim>(call, shared)) {
+        while (take_item<Shape>(call, shared)) {
             barrier();  // the rings are read until here
             if (thread_index() == 0) {
                 shared.next[0] = shared.next[0] + static_cast<uint32_t>(call.head.group_count);

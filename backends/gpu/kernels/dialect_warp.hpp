@@ -10,6 +10,7 @@
 //   exp2_of()                2^x, within 2 ulp; 0 below 2^-126 (PTX ISA, ex2.approx.ftz.f32)
 //   warp_barrier()           orders the accesses of a warp's lanes to shared memory
 //   shuffle_from()           the value given by this lane of the warp
+//   lowest_bit()             the index of the lowest bit that is set; REQUIRES: one is
 //   device_fence()           what this thread wrote, or saw before a barrier, is seen by the device
 //                            before what it writes later; so it sees what others fenced
 //   take_ticket()            adds 1 to a word and returns what it was; atomic within a device
@@ -45,6 +46,7 @@ QUIRE_DEVICE inline void no_such_kernel() { __builtin_trap(); }
 QUIRE_DEVICE float exp2_of(float x);
 QUIRE_DEVICE void warp_barrier();
 QUIRE_DEVICE uint64_t shuffle_from(uint64_t value, uint32_t lane);
+QUIRE_DEVICE uint32_t lowest_bit(uint32_t bits);
 QUIRE_DEVICE void device_fence();
 QUIRE_DEVICE uint32_t take_ticket(uint64_t address);
 QUIRE_DEVICE uint32_t pack_bf16(float low, float high);
@@ -81,6 +83,9 @@ QUIRE_DEVICE inline float exp2_of(float x) {
 QUIRE_DEVICE inline void warp_barrier() { __syncwarp(); }
 QUIRE_DEVICE inline uint64_t shuffle_from(uint64_t value, uint32_t lane) {
     return __shfl_sync(0xFFFFFFFFu, value, static_cast<int>(lane));
+}
+QUIRE_DEVICE inline uint32_t lowest_bit(uint32_t bits) {
+    return static_cast<uint32_t>(__ffs(static_cast<int>(bits))) - 1;
 }
 // Not __threadfence(), which orders more, and waits longer for it.
 QUIRE_DEVICE inline void device_fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
@@ -203,6 +208,7 @@ using fakegpu::turn_matrix;
 using fakegpu::wait_copies_but;
 using fakegpu::warp_barrier;
 
+inline uint32_t lowest_bit(uint32_t bits) { return static_cast<uint32_t>(__builtin_ctz(bits)); }
 inline float exp2_of(float x) {
     float power = exp2f(x);
     return power < 0x1p-126f ? 0.0f : power;

@@ -32,10 +32,6 @@ struct DecodeShared {
     SharedArray<float, kWarpsOfBlock * kFragmentQueries> sums;
 };
 
-// The block's shared memory, whatever the unit's queries.
-template <typename Shape>
-using SharedOf = DecodeShared<typename Shape::Widest>;
-
 // Four numbers of a query are neighbours: rows g and g + 8 of a turned sixteen, and those of the
 // next, g = lane / 4 of the lane that summed them. Fours of one g, by pair of sixteens: their unit
 // in the warp's ring, in an order in which neither stores nor loads meet in a bank.
@@ -45,7 +41,7 @@ QUIRE_DEVICE inline uint32_t unit_of_four(uint32_t pair, uint32_t m, uint32_t g)
 
 // The warp's share goes where its ring was.
 template <typename Shape>
-QUIRE_DEVICE inline void store_share(SharedOf<Shape> &shared, uint32_t warp,
+QUIRE_DEVICE inline void store_share(DecodeShared<Shape> &shared, uint32_t warp,
                                      const Stream<Shape> &stream) {
     QUIRE_UNROLL
     for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
@@ -83,7 +79,7 @@ QUIRE_DEVICE inline float factor_of(float from, float to) {
 
 // The four warps' states of query m, and the factor of each warp's values.
 template <typename Shape>
-QUIRE_DEVICE inline State add_states(SharedOf<Shape> &shared, uint32_t m,
+QUIRE_DEVICE inline State add_states(DecodeShared<Shape> &shared, uint32_t m,
                                      float (&factors)[kWarpsOfBlock]) {
     State state = {minus_infinity(), 0.0f};
     for (uint32_t warp = 0; warp < kWarpsOfBlock; ++warp) {
@@ -100,7 +96,7 @@ QUIRE_DEVICE inline State add_states(SharedOf<Shape> &shared, uint32_t m,
 }
 
 template <typename Shape>
-QUIRE_DEVICE inline FourNumbers add_shares(SharedOf<Shape> &shared, uint32_t unit,
+QUIRE_DEVICE inline FourNumbers add_shares(DecodeShared<Shape> &shared, uint32_t unit,
                                            const float (&factors)[kWarpsOfBlock]) {
     FourNumbers values = {{0.0f, 0.0f, 0.0f, 0.0f}};
     for (uint32_t warp = 0; warp < kWarpsOfBlock; ++warp) {
@@ -181,7 +177,7 @@ QUIRE_DEVICE inline void store_four(const AttendCall &call, uint64_t to, bool is
 // Adds the warps' shares, and writes the unit's result if `is_whole`, else the chunk's states.
 // Their values are fours too: those of a pair of sixteens by g.
 template <typename Shape>
-QUIRE_DEVICE inline void store_chunk(const AttendCall &call, SharedOf<Shape> &shared,
+QUIRE_DEVICE inline void store_chunk(const AttendCall &call, DecodeShared<Shape> &shared,
                                      const Unit &unit, uint32_t first_state, bool is_whole) {
     constexpr uint32_t kQueriesOfWarp = 4;
     uint32_t warp = thread_index() / 32, g = lane_index() % 8;
@@ -221,7 +217,7 @@ QUIRE_DEVICE inline void store_chunk(const AttendCall &call, SharedOf<Shape> &sh
 // True, for all threads, if all other blocks of the unit have stored their states. One thread's
 // fences serve all: a fence covers what its thread knows by a barrier, and takes long.
 template <typename Shape>
-QUIRE_DEVICE inline bool is_last_of_unit(const AttendCall &call, SharedOf<Shape> &shared,
+QUIRE_DEVICE inline bool is_last_of_unit(const AttendCall &call, DecodeShared<Shape> &shared,
                                          const Unit &unit, int32_t chunk_count) {
     barrier();
     if (thread_index() == 0) {
