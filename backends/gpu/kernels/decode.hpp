@@ -29,8 +29,6 @@ template <typename Shape>
 QUIRE_DEVICE inline void decode_unit(const AttendCall &call, DecodeShared<Shape> &shared,
                                      const Unit &unit, uint32_t state) {
     UnitReach reach = reach_of(call, unit);
-    Chunks chunks = chunks_of(reach.of_any);
-    int32_t count = count_of(chunks);
     uint32_t warp = thread_index() / 32;
     Course<Shape> course;
     course.pages = pages_of(unit, reach, warp);
@@ -42,6 +40,9 @@ QUIRE_DEVICE inline void decode_unit(const AttendCall &call, DecodeShared<Shape>
     attend_pages(call, unit, course, shared.ring, stream);
     store_share<Shape>(shared, warp, stream);
     barrier();
+    // Not before: registers are for the pages.
+    Chunks chunks = chunks_of(reach_of(call, unit).of_any);
+    int32_t count = count_of(chunks);
     store_chunk<Shape>(call, shared, unit, state, count <= 1);
     if (count > 1 && is_last_of_unit<Shape>(call, shared, unit, count)) {
         uint32_t before = place_of_chunk(chunks, unit.chunk) * unit.count;
