@@ -12,6 +12,7 @@
 #include "queue.hpp"
 #include "rounds.hpp"
 #include "shared/kernel_arguments.hpp"
+#include "work_shape.hpp"
 
 namespace quire::gpu {
 
@@ -53,10 +54,10 @@ AttendCall call_of(const Plan &plan, const quire_be_attention &args) {
 
 // Upper bound on a row's chunks: from the longest row at commit or, in a graph, which will meet
 // later lengths, from the block table. kernels/rows.cu enforces it.
-uint32_t chunk_count_of(const quire_be_attention &args, bool is_captured) {
+uint32_t chunk_count_of(const Plan &plan, const quire_be_attention &args, bool is_captured) {
     uint64_t places = uint64_t{args.block_table_stride} * args.pool->block_tokens;
     places = std::min<uint64_t>(places, is_captured ? kMostKeys : args.max_length);
-    return chunk_count(places, kChunkPlaces);
+    return plan.decodes ? decode_chunk_count(places) : chunk_count(places, kChunkPlaces);
 }
 
 // Launches, for each round, the chunks and then their reduction.
@@ -85,7 +86,7 @@ quire_status enqueue_attention(Queue &queue, const Plan &plan, const quire_be_at
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin_replayable(error)) return status;
     queue.was_captured = queue.was_captured || enqueue.is_captured();
-    call.chunk_count = chunk_count_of(args, enqueue.is_captured());
+    call.chunk_count = chunk_count_of(plan, args, enqueue.is_captured());
     call.most_rows = enqueue.is_captured() ? plan.options.max_rows : call.row_count;
     if (plan.decodes) return launch_decode(enqueue, queue, plan.serial, args.rows_id, &call, error);
     queue.listed = {};

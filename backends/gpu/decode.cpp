@@ -19,10 +19,11 @@ constexpr uint64_t kMostDecodeBlocks = 1024;
 struct Instance {
     uint32_t format;
     uint32_t dim;
-    KernelName name;
+    KernelName narrow, wide;
 };
 constexpr Instance kInstances[] = {
-#define QUIRE_INSTANCE(name, format, dim) {format, dim, KernelName::decode_##name##_##dim},
+#define QUIRE_INSTANCE(name, format, dim) \
+    {format, dim, KernelName::decode_##name##_##dim, KernelName::decode_wide_##name##_##dim},
     QUIRE_DECODE_INSTANCES(QUIRE_INSTANCE)
 #undef QUIRE_INSTANCE
 };
@@ -72,6 +73,7 @@ bool has_decode_instance(uint32_t format, uint32_t dim) {
 
 quire_status launch_decode(Enqueue &enqueue, Queue &queue, uint64_t plan, uint64_t rows_id,
                            AttendCall *call, quire_error *error) {
+    call->unit_queries = unit_queries_of(*call);
     WorkShape shape = work_shape_of(*call);
     if (quire_status status =
             queue.device->check(queue.reserve_scratch(shape.bytes()), "scratch memory", error)) {
@@ -94,6 +96,7 @@ quire_status launch_decode(Enqueue &enqueue, Queue &queue, uint64_t plan, uint64
     bool is_listed = rows.rows_id != 0 && rows == queue.listed;
     queue.listed = {};  // until the call has succeeded
     const Instance *instance = find_instance(call->k_format, call->k_dim);
+    KernelName name = call->unit_queries == kNarrowQueries ? instance->narrow : instance->wide;
     uint64_t items = shape.item_bytes / kWorkItemBytes;
     uint64_t blocks = std::min(items * call->kv_heads, kMostDecodeBlocks);
     for (uint64_t first = 0; first < call->query_tokens; first += shape.tokens) {
@@ -104,7 +107,7 @@ quire_status launch_decode(Enqueue &enqueue, Queue &queue, uint64_t plan, uint64
             if (quire_status status = launch_list(enqueue, call, error)) return status;
         }
         for (call->round = 0; call->round < shape.round_count; ++call->round) {
-            if (quire_status status = enqueue.launch(instance->name, blocks, &call->head, error)) {
+            if (quire_status status = enqueue.launch(name, blocks, &call->head, error)) {
                 return status;
             }
         }

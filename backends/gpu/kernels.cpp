@@ -34,9 +34,11 @@ constexpr Known kKnown[kKernelCount] = {
     {"quire_move", 64, sizeof(MoveCall)},
     {"quire_reduce", 64, sizeof(AttendCall)},
     {"quire_rows", 64, sizeof(AttendCall)},
-#define QUIRE_KNOWN(name, format, dim)                               \
-    {"quire_decode_" #name "_" #dim, 128, sizeof(AttendCall), false, \
-     kDecodeSharedBytes<format, dim>},
+#define QUIRE_KNOWN(name, format, dim)                                        \
+    {"quire_decode_" #name "_" #dim, 128, sizeof(AttendCall), false,          \
+     kDecodeSharedBytes<format, dim>},                                        \
+        {"quire_decode_wide_" #name "_" #dim, 128, sizeof(AttendCall), false, \
+         kDecodeSharedBytes<format, dim>},
     QUIRE_DECODE_INSTANCES(QUIRE_KNOWN)
 #undef QUIRE_KNOWN
 };

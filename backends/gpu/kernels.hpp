@@ -28,14 +28,14 @@ enum class KernelName {
     move,
     reduce,
     rows,
-#define QUIRE_NAME(name, format, dim) decode_##name##_##dim,
+#define QUIRE_NAME(name, format, dim) decode_##name##_##dim, decode_wide_##name##_##dim,
     QUIRE_DECODE_INSTANCES(QUIRE_NAME)
 #undef QUIRE_NAME
 };
-#define QUIRE_ONE(name, format, dim) +1
+#define QUIRE_TWO(name, format, dim) +2
 constexpr size_t kKernelCount =
-    static_cast<size_t>(KernelName::rows) + 1 QUIRE_DECODE_INSTANCES(QUIRE_ONE);
-#undef QUIRE_ONE
+    static_cast<size_t>(KernelName::rows) + 1 QUIRE_DECODE_INSTANCES(QUIRE_TWO);
+#undef QUIRE_TWO
 
 // Limit on the thread blocks of a launch in each of its two dimensions, on every device.
 constexpr uint64_t kMostBlocks = 65535;

@@ -15,10 +15,12 @@ constexpr uint64_t kMostTokenChunks = uint64_t{1} << 20;  // tokens by chunks of
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
 
-// Units have several tokens where a token's heads leave room, and end with their row.
+// Units have several tokens where a token's heads leave room, and end with their row, and within it
+// where chunks become longer.
 uint64_t unit_count_of(const AttendCall &call, uint64_t tokens) {
-    uint64_t of_unit = kFragmentQueries / call.heads_per_kv;
-    return std::min(tokens, tokens / of_unit + call.row_count);
+    constexpr uint64_t kChunkLengths = 3;
+    uint64_t of_unit = std::max(call.unit_queries / call.heads_per_kv, 1u);
+    return std::min(tokens, tokens / of_unit + kChunkLengths * call.row_count);
 }
 
 // Tokens by chunks in a work list, at most.
@@ -49,6 +51,19 @@ WorkShape shape_of(const AttendCall &call, uint64_t items, uint64_t pairs) {
 
 }  // namespace
 
+uint32_t decode_chunk_count(uint64_t keys) {
+    uint32_t most = chunk_count(std::min<uint64_t>(keys, kMostKeysOfShort), 1u << kShortLog2);
+    most =
+        std::max(most, chunk_count(std::min<uint64_t>(keys, kMostKeysOfMiddle), 1u << kMiddleLog2));
+    return std::max(most, chunk_count(keys, 1u << kLongLog2));
+}
+
+uint32_t unit_queries_of(const AttendCall &call) {
+    uint64_t queries = uint64_t{call.query_tokens} * call.heads_per_kv;
+    bool is_narrow = queries <= uint64_t{kNarrowQueries} * call.row_count;
+    return call.heads_per_kv <= kNarrowQueries && is_narrow ? kNarrowQueries : kWideQueries;
+}
+
 WorkShape work_shape_of(const AttendCall &call) {
     uint64_t tokens =
         std::clamp<uint64_t>(kMostTokenChunks / call.chunk_count, 1, call.query_tokens);
@@ -67,7 +82,8 @@ uint64_t decode_scratch_bytes_of(const quire_be_plan_desc &desc) {
     call.kv_heads = desc.shape.kv_heads;
     call.heads_per_kv = desc.shape.q_heads / desc.shape.kv_heads;
     call.v_dim = desc.shape.v_head_dim;
-    call.chunk_count = chunk_count(std::min<uint64_t>(places, kMostKeys), kChunkPlaces);
+    call.chunk_count = decode_chunk_count(std::min<uint64_t>(places, kMostKeys));
+    call.unit_queries = kNarrowQueries;  // which are more units
     uint64_t pairs = most_token_chunks(call);
     uint64_t units = unit_count_of(call, call.query_tokens);
     return shape_of(call, std::min(units * call.chunk_count, pairs), pairs).bytes();

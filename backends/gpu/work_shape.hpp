@@ -33,7 +33,14 @@ struct WorkShape {
     }
 };
 
-// REQUIRES: the call has tokens, and chunk_count is set.
+// The most chunks that a token of a row of so many keys has, at least 1.
+uint32_t decode_chunk_count(uint64_t keys);
+
+// The queries of a call's units: wide ones read keys once for more tokens, narrow ones take half of
+// the products. They give the same bits. REQUIRES: the call has tokens.
+uint32_t unit_queries_of(const AttendCall &call);
+
+// REQUIRES: the call has tokens, and chunk_count and unit_queries are set.
 WorkShape work_shape_of(const AttendCall &call);
 
 // An upper bound on what any call of the plan needs.

@@ -128,11 +128,12 @@ TEST_P(Decode, kernels_leave_what_is_rare_to_others) {
     const std::string kernel = "quire_decode_bf16_64";
     Shape common;
     EXPECT_EQ(runs_of(kernel, common), one());
-    common.q_heads = 16;
     common.group_kind = QUIRE_GROUP_WINDOW;
     EXPECT_EQ(runs_of(kernel, common), one());
     common.block_tokens = 8;  // which may not change a bit
     EXPECT_EQ(runs_of(kernel, common), one());
+    common.q_heads = 16;
+    EXPECT_EQ(runs_of("quire_decode_wide_bf16_64", common), one());
     Shape rare[6];
     rare[0].dim = 80;
     rare[1].q_heads = 17;

@@ -89,4 +89,14 @@ void load_matrices_turned(SharedArray<Unit, count> &from, uint32_t index, uint32
     }
 }
 
+inline uint32_t turn_matrix(uint32_t pair, Where where = Where::current()) {
+    count_access(Kind::shuffle, 0, 0, where);
+    const uint64_t *pairs = gather(pair, where);
+    uint32_t lane = thread_index() % 32, column = lane / 4, row = 2 * (lane % 4);
+    auto element = [&](uint32_t of_row) {
+        return static_cast<uint32_t>(pairs[4 * of_row + column / 2]) >> (column % 2 * 16) & 0xFFFFu;
+    };
+    return element(row) | element(row + 1) << 16;
+}
+
 }  // namespace fakegpu

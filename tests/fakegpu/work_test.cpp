@@ -2,7 +2,8 @@
 //
 // Work lists: whatever a batch's rows, windows and rounds, each chunk that a token sees is in the
 // list once, and states of chunks do not overlap; results do not depend on how many rounds and
-// blocks a call has.
+// blocks a call has, nor on how wide units are, nor on whatever else is in a token's row or batch,
+// where chunks become longer too.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,8 @@ namespace {
 
 constexpr uint32_t kDim = 64, kBlockTokens = 16, kQueueWords = 64;
 
-QUIRE_KERNEL(test_decode, 128, AttendCall, call) { decode<kBf16, kDim>(call); }
+QUIRE_KERNEL(test_decode, 128, AttendCall, call) { decode<kBf16, kDim, kNarrowQueries>(call); }
+QUIRE_KERNEL(test_decode_wide, 128, AttendCall, call) { decode<kBf16, kDim, kWideQueries>(call); }
 
 // A random batch of rows with random K and V, full or with a window and sink tokens.
 struct Batch {
@@ -39,34 +41,62 @@ struct Batch {
             lengths.push_back(tokens + (roll(1) == 0 ? roll(2200) : roll(600)));
         }
         const uint32_t groups[] = {1, 2, 3, 4, 8, 16};
-        call.heads_per_kv = groups[roll(5)];
-        call.kv_heads = roll(1) + 1;
-        call.q_heads = call.heads_per_kv * call.kv_heads;
-        call.heads_inverse = (65536 + call.heads_per_kv - 1) / call.heads_per_kv;
-        call.row_count = static_cast<uint32_t>(lengths.size());
+        describe(groups[roll(5)], roll(1) + 1, 2240);
         call.query_tokens = std::max(ends.back() + roll(2), 1u);
-        call.k_dim = call.v_dim = kDim;
-        call.q_format = call.k_format = call.v_format = kBf16;
-        call.block_tokens = kBlockTokens;
-        call.block_table_stride = (2240 + kBlockTokens) / kBlockTokens;
-        call.block_count = call.block_table_stride * call.row_count;
-        call.chunk_count = (2240 + kChunkPlaces - 1) / kChunkPlaces;
         call.options = kDecodes | kWideRows | kWideScales;
         if (roll(1) == 0) {
             call.options |= kWindow;
             call.window = static_cast<int32_t>(roll(900) + 1);
             call.sink_tokens = static_cast<int32_t>(roll(1) * roll(700));
         }
-        call.scale = 0.2f;
-        call.most_rows = call.row_count;
+    }
+    // Rows of one sequence: how many tokens each has, and how many keys its last one sees.
+    explicit Batch(const std::vector<std::pair<uint32_t, uint32_t>> &rows) : is_one_sequence(true) {
+        ends.push_back(0);
+        for (const auto &[tokens, keys] : rows) {
+            ends.push_back(ends.back() + tokens);
+            lengths.push_back(keys);
+        }
+        describe(4, 1, 8200);
+        call.query_tokens = ends.back();
+        call.options = kDecodes | kWideRows | kWideScales;
     }
 
     uint32_t roll(uint32_t most) { return static_cast<uint32_t>(dice() % (most + 1)); }
 
+    // The keys that each token sees, itself included; 0: it has no row.
+    std::vector<uint32_t> keys_of_tokens() const {
+        std::vector<uint32_t> keys(call.query_tokens);
+        for (uint32_t row = 0; row < call.row_count; ++row) {
+            for (uint32_t token = ends[row]; token < ends[row + 1]; ++token) {
+                keys[token] = lengths[row] - ends[row + 1] + token + 1;
+            }
+        }
+        return keys;
+    }
+
+    bool is_one_sequence = false;
     std::mt19937 dice;
     std::vector<uint32_t> ends;  // cu_q
     std::vector<uint32_t> lengths;
     AttendCall call{};
+
+ private:
+    void describe(uint32_t heads_per_kv, uint32_t kv_heads, uint32_t most_keys) {
+        call.heads_per_kv = heads_per_kv;
+        call.kv_heads = kv_heads;
+        call.q_heads = heads_per_kv * kv_heads;
+        call.heads_inverse = (65536 + heads_per_kv - 1) / heads_per_kv;
+        call.unit_queries = heads_per_kv > kNarrowQueries ? kWideQueries : kNarrowQueries;
+        call.row_count = call.most_rows = static_cast<uint32_t>(lengths.size());
+        call.k_dim = call.v_dim = kDim;
+        call.q_format = call.k_format = call.v_format = kBf16;
+        call.block_tokens = kBlockTokens;
+        call.block_table_stride = (most_keys + kBlockTokens) / kBlockTokens;
+        call.block_count = call.block_table_stride * (is_one_sequence ? 1 : call.row_count);
+        call.chunk_count = decode_chunk_count(most_keys);
+        call.scale = 0.2f;
+    }
 };
 
 // A batch in the emulated GPU's memory.
@@ -76,20 +106,25 @@ class World {
         : call_(batch.call),
           cu_q_(batch.ends),
           lengths_(batch.lengths),
-          table_(call_.block_count),
+          table_(call_.block_table_stride * call_.row_count),
           queue_(kQueueWords),
           q_(uint64_t{call_.query_tokens} * call_.q_heads * kDim / 2),
           out_(uint64_t{call_.query_tokens} * call_.q_heads * kDim / 2),
           lse_(uint64_t{call_.query_tokens} * call_.q_heads),
           pool_(uint64_t{call_.block_count} * kBlockTokens * call_.kv_heads * kDim) {
         std::fill_n(queue_.host(), kQueueWords, 0u);
+        std::mt19937 dice(1);
         for (uint32_t i = 0; i < call_.block_count; ++i) table_.host()[i] = i;
-        std::shuffle(table_.host(), table_.host() + call_.block_count, batch.dice);
-        for (DeviceArray *array : {&q_, &pool_}) {
-            for (size_t i = 0; i < array->bytes / 4; ++i) {
-                auto random = static_cast<uint32_t>(batch.dice());
-                array->host()[i] = (random & 0x807F807Fu) | 0x3F003F00u;  // of size 1/2 to 1
-            }
+        std::shuffle(table_.host(), table_.host() + call_.block_count, dice);
+        for (uint32_t row = 1; batch.is_one_sequence && row < call_.row_count; ++row) {
+            std::copy_n(table_.host(), call_.block_count,
+                        table_.host() + row * call_.block_table_stride);
+        }
+        fill(pool_.host(), pool_.bytes / 4, dice);
+        std::vector<uint32_t> keys = batch.keys_of_tokens();
+        for (uint32_t token = 0; token < call_.query_tokens; ++token) {
+            std::mt19937 of_token(keys[token]);
+            fill(q_.host() + size_t{token} * row_words(), row_words(), of_token);
         }
         int64_t side = int64_t{kBlockTokens} * kDim * 2;
         call_.cu_q = cu_q_.address;
@@ -119,7 +154,8 @@ class World {
             make_list();
             look_at_list();
             for (call_.round = 0; call_.round < call_.round_count; ++call_.round) {
-                launch("test_decode", blocks, 128);
+                bool is_narrow = call_.unit_queries == kNarrowQueries;
+                launch(is_narrow ? "test_decode" : "test_decode_wide", blocks, 128);
             }
         }
     }
@@ -128,6 +164,16 @@ class World {
         all.insert(all.end(), lse_.host(), lse_.host() + lse_.bytes / 4);
         return all;
     }
+    // A token's result alone.
+    std::vector<uint32_t> result_of(uint32_t token) {
+        const uint32_t *out = out_.host() + size_t{token} * row_words();
+        const uint32_t *lse = lse_.host() + size_t{token} * call_.q_heads;
+        std::vector<uint32_t> all(out, out + row_words());
+        all.insert(all.end(), lse, lse + call_.q_heads);
+        return all;
+    }
+    // Tokens share a unit of this many queries.
+    void set_unit_queries(uint32_t queries) { call_.unit_queries = queries; }
     // How often each chunk that a token sees was in a list.
     std::map<std::pair<int32_t, uint32_t>, uint32_t> listed;
     // Tokens of units that see nothing.
@@ -135,6 +181,13 @@ class World {
     uint32_t most_rounds = 0;
 
  private:
+    size_t row_words() const { return size_t{call_.q_heads} * kDim / 2; }
+    static void fill(uint32_t *words, size_t count, std::mt19937 &dice) {
+        for (size_t i = 0; i < count; ++i) {
+            auto random = static_cast<uint32_t>(dice());
+            words[i] = (random & 0x807F807Fu) | 0x3F003F00u;  // of size 1/2 to 1
+        }
+    }
     void launch(const char *kernel, uint32_t groups, uint32_t threads) {
         call_.head.group_count = groups;
         fakegpu::Launch launch = {fakegpu::find_kernel(kernel), &call_, groups, 1, 32};
@@ -181,7 +234,7 @@ class World {
             EXPECT_EQ(item[4], lengths_.host()[row]);
             EXPECT_EQ(item[5], cu_q_.host()[row]);
             EXPECT_EQ(item[6], cu_q_.host()[row + 1]);
-            EXPECT_LE(tokens * call_.heads_per_kv, kFragmentQueries);
+            EXPECT_LE(tokens * call_.heads_per_kv, call_.unit_queries);
             for (uint32_t t = 0; t < tokens; ++t) {
                 ++listed[{first + static_cast<int32_t>(t), chunk}];
             }
@@ -213,10 +266,11 @@ std::set<std::pair<int32_t, uint32_t>> seen_in(const Batch &batch) {
         auto length = static_cast<int32_t>(batch.lengths[row]);
         for (auto token = static_cast<int32_t>(batch.ends[row]); token < end; ++token) {
             int32_t position = length - end + token;
+            int32_t length_of_chunk = position < 2048 ? 512 : position < 8192 ? 1024 : 2048;
             for (int32_t key = 0; key <= position; ++key) {
                 bool in_window = (batch.call.options & kWindow) == 0 ||
                                  key > position - batch.call.window || key < batch.call.sink_tokens;
-                if (in_window) seen.insert({token, static_cast<uint32_t>(key / kChunkPlaces)});
+                if (in_window) seen.insert({token, static_cast<uint32_t>(key / length_of_chunk)});
             }
         }
     }
@@ -249,9 +303,69 @@ TEST(Work, of_any_batch_is_listed_once_and_its_rounds_change_no_bit) {
             world.run(kLists[i], kStates[i], i + 1);
             EXPECT_EQ(world.result(), whole) << "seed " << seed << ", way " << i;
         }
+        world.set_unit_queries(kWideQueries);
+        world.run(1000, 61, 3);
+        EXPECT_EQ(world.result(), whole) << "seed " << seed << ", wide";
         most_rounds = std::max(most_rounds, world.most_rounds);
     }
     EXPECT_GT(most_rounds, 20u);
+}
+
+// A token of 2,048 or 8,192 keys, and the next one, which has longer chunks: alone, in a batch,
+// among the last tokens of a prompt and among speculated ones, in few rounds and in many.
+TEST(Work, gives_a_token_the_same_bits_beside_any_other_where_chunks_become_longer) {
+    std::map<uint32_t, std::vector<uint32_t>> results;  // by keys
+    uint32_t compared = 0;
+    auto attend = [&](const std::vector<std::pair<uint32_t, uint32_t>> &rows, uint32_t queries,
+                      uint32_t round_states) {
+        Batch batch(rows);
+        World world(batch);
+        world.set_unit_queries(queries);
+        world.run(1000, round_states, 5);
+        expect_each_once(batch, world, queries);
+        std::vector<uint32_t> keys = batch.keys_of_tokens();
+        for (uint32_t token = 0; token < keys.size(); ++token) {
+            auto [first, is_new] = results.try_emplace(keys[token], world.result_of(token));
+            EXPECT_EQ(first->second, world.result_of(token))
+                << keys[token] << " keys, units of " << queries << ", " << rows.size() << " rows";
+            compared += is_new ? 0 : 1;
+        }
+    };
+    for (uint32_t keys : {2048u, 2049u, 8192u, 8193u}) attend({{1, keys}}, kNarrowQueries, 1 << 20);
+    attend({{1, 8193}, {1, 2048}, {1, 8192}, {1, 2049}}, kNarrowQueries, 1);
+    attend({{1, 40}, {4, 2050}, {5, 8195}}, kNarrowQueries, 30);
+    attend({{5, 8195}, {4, 2050}}, kWideQueries, 1 << 20);
+    attend({{17, 2048}, {10, 2049}, {9, 8192}}, kWideQueries, 7);
+    attend({{7, 8193}}, kWideQueries, 1 << 20);
+    EXPECT_GE(compared, 30u);
+}
+
+// As the device counts, and at least what any shorter row has.
+TEST(Work, has_room_for_the_most_chunks_of_a_row) {
+    uint32_t most = 1;
+    for (int32_t keys = 1; keys <= 20000; ++keys) {
+        uint32_t of_token = static_cast<uint32_t>(count_of(chunks_of({0, 0, keys})));
+        most = std::max(most, of_token);
+        ASSERT_EQ(most_chunks(keys), most) << keys;
+        ASSERT_EQ(decode_chunk_count(static_cast<uint64_t>(keys)), most) << keys;
+    }
+    EXPECT_EQ(decode_chunk_count(kMostKeys), (uint64_t{kMostKeys} + 2047) / 2048);
+}
+
+TEST(Work, is_wide_where_rows_fill_wide_units) {
+    auto queries_of = [](uint32_t heads, uint32_t tokens, uint32_t rows) {
+        AttendCall call{};
+        call.heads_per_kv = heads;
+        call.query_tokens = tokens;
+        call.row_count = rows;
+        return unit_queries_of(call);
+    };
+    EXPECT_EQ(queries_of(8, 32, 32), kNarrowQueries);
+    EXPECT_EQ(queries_of(9, 32, 32), kWideQueries);
+    EXPECT_EQ(queries_of(4, 64, 32), kNarrowQueries);
+    EXPECT_EQ(queries_of(4, 65, 32), kWideQueries);
+    EXPECT_EQ(queries_of(1, 8, 1), kNarrowQueries);
+    EXPECT_EQ(queries_of(1, 2048, 1), kWideQueries);
 }
 
 // A queue's scratch memory is sized for its plans, and does not grow while a graph is captured.
@@ -274,7 +388,9 @@ TEST(Work, wants_no_more_scratch_memory_than_its_plan) {
         call.v_dim = 128;
         call.query_tokens = roll(desc.max_query_tokens);
         call.row_count = roll(desc.max_rows);
-        call.chunk_count = roll(desc.max_blocks_per_row);
+        call.chunk_count =
+            decode_chunk_count(uint64_t{roll(desc.max_blocks_per_row)} * kChunkPlaces);
+        call.unit_queries = unit_queries_of(call);
         WorkShape shape = work_shape_of(call);
         EXPECT_LE(shape.bytes(), decode_scratch_bytes_of(desc))
             << call.query_tokens << " of " << desc.max_query_tokens << " tokens, "

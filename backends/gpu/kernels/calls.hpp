@@ -141,10 +141,18 @@ enum WidthOption : uint32_t {
 // Places per chunk; one state covers one chunk. Every query's chunks begin at multiples of it, so
 // bits do not depend on the batch.
 constexpr int32_t kChunkPlaces = 512;
+// Chunks of the decode kernels are longer for tokens that have more keys, since each costs as much
+// to begin and to join, however long it is. A token's own keys decide, up to itself, and nothing
+// else of its row: of up to 2,048 keys, 512 places, of up to 8,192, 1,024, and else 2,048.
+constexpr uint32_t kShortLog2 = 9, kMiddleLog2 = 10, kLongLog2 = 11;
+constexpr int32_t kMostKeysOfShort = 2048, kMostKeysOfMiddle = 8192;
+constexpr int32_t kMostChunkPlaces = 1 << kLongLog2;
 // Limit on a row's keys: the end of its last chunk must fit an int32.
-constexpr int32_t kMostKeys = 0x7FFFFFFF - kChunkPlaces;
+constexpr int32_t kMostKeys = 0x7FFFFFFF - kMostChunkPlaces;
 constexpr uint32_t kQueriesPerUnit = 8;    // of attend
 constexpr uint32_t kFragmentQueries = 16;  // of kernels with matrix instructions
+// Queries of a unit of the decode kernels, narrow and wide.
+constexpr uint32_t kNarrowQueries = 8, kWideQueries = 16;
 // Units of sixteen queries that a block of attend_prefill processes at once, 128 threads each. Four
 // take 73 KiB of shared memory, and every GPU of compute capability 8.0 or newer gives a block 99
 // KiB; each of their 512 threads may have 128 registers, which is what a thread of attend_fragments
@@ -159,7 +167,8 @@ constexpr uint32_t kMostFragmentDim = 128;
 constexpr uint32_t kFirstTicket = UINT32_MAX;  // of join.hpp
 constexpr uint32_t kWorkItemBytes = 32;        // of work.hpp
 constexpr uint32_t kRowWorkBytes = 16;
-// The instances of decode.cu: the format of K and V, and the head dim. X(name, format, dim)
+// The instances of decode.cu: the format of K and V, and the head dim; each is compiled for narrow
+// and for wide units. X(name, format, dim)
 #define QUIRE_DIMS_OF(X, name, format) X(name, format, 64) X(name, format, 96) X(name, format, 128)
 #define QUIRE_DECODE_INSTANCES(X) \
     QUIRE_DIMS_OF(X, bf16, kBf16) \
@@ -169,9 +178,12 @@ constexpr uint32_t kRowWorkBytes = 16;
     QUIRE_DIMS_OF(X, e5m2, kE5m2)
 // Shared memory of a block of decode.cu: four rings of five stages of sixteen rows, for codes with
 // sixteen scales each, and 544 bytes.
+constexpr uint32_t kRingStages = 5;
 template <uint32_t format, uint32_t dim>
 constexpr uint32_t kDecodeSharedBytes =
-    4 * (format >= kI8 ? (5 * (16 * dim + 64) + 127) / 128 * 128 : 5 * 16 * dim * 2) + 544;
+    4 * (format >= kI8 ? (kRingStages * (16 * dim + 64) + 127) / 128 * 128
+                       : kRingStages * 16 * dim * 2) +
+    544;
 constexpr uint32_t kMostSlopes = 512;
 
 struct AttendCall {
@@ -200,6 +212,7 @@ struct AttendCall {
     uint32_t first_token, end_token;            // of the round; with kDecodes of the work list
     uint32_t round, round_count, round_states;  // with kDecodes; states of each KV head
     uint32_t heads_inverse;                     // 2^16 / heads_per_kv, rounded up
+    uint32_t unit_queries;                      // with kDecodes: kNarrowQueries or kWideQueries
     float scale, soft_cap;
     uint32_t most_rows;  // the most in a step; cu_q also has its last value at this index
     float slopes[kMostSlopes];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// codes: 8-bit codes of a stage as right matrices of products.
+// codes: a stage's rows, 16-bit numbers or codes, as left matrices of products.
 //
 // Four matrices of 8 x 8 16-bit numbers, as ldmatrix loads them, hold two codes per number: 32
 // columns of sixteen keys. A lane's word has four codes, and its even and its odd bytes become a
@@ -8,8 +8,8 @@
 //
 //   K: the lane has elements 4 t to 4 t + 3 of a sixteen, t = lane % 4. A product with q does not
 //      depend on the order of elements, so q's are loaded in this order too (queries.hpp).
-//   V: the lane's columns 2 t and 2 t + 1 of a product are elements 4 t and 4 t + 2 of a sixteen in
-//      the first half of the sums, 4 t + 1 and 4 t + 3 in the second; join.hpp stores them so.
+//   V: rows g and g + 8 of a product are elements 2 g and 2 g + 1 of a sixteen, g = lane / 4;
+//      join.hpp stores them so.
 //
 // The quick way makes the code's exponent and fraction those of an f16, which is then too small by
 // a power of two; whoever uses the sums makes up for it. A code that is a NaN becomes a number
@@ -61,8 +61,25 @@ QUIRE_DEVICE inline Halves halves_of(uint32_t codes, uint32_t half_format, uint3
     return {pairs.v[0], pairs.v[1]};
 }
 
-// The right matrices of sixteen columns: `which` counts them in what load_matrices() gave, and
-// `half_format` is the type to multiply by.
+// Codes of K of e4m3 become f16 by neighbours where an instruction takes neighbours.
+template <uint32_t format>
+QUIRE_DEVICE constexpr bool keys_are_neighbours() {
+    return format == kE4m3 && has_e4m3_to_f16();
+}
+template <uint32_t format, Way way>
+QUIRE_DEVICE inline Halves halves_of_keys(uint32_t codes, uint32_t half_format, uint32_t &nans) {
+    if constexpr (!keys_are_neighbours<format>()) {
+        return halves_of<format, way>(codes, half_format, nans);
+    }
+    if constexpr (way == Way::quick) {
+        return {e4m3_to_f16(codes & 0xFFFFu), e4m3_to_f16(codes >> 16)};
+    }
+    TwoPairs pairs = codes_to_halves(format, half_format, codes);
+    return {pairs.v[0], pairs.v[1]};
+}
+
+// The left matrix of sixteen keys and sixteen of their elements: `which` counts them in what
+// load_matrices() gave, and `half_format` is the type to multiply by.
 template <typename Shape, Way way>
 QUIRE_DEVICE inline void keys_of(const uint32_t (&words)[4], uint32_t which, uint32_t half_format,
                                  uint32_t (&keys)[4], uint32_t &nans) {
@@ -70,26 +87,27 @@ QUIRE_DEVICE inline void keys_of(const uint32_t (&words)[4], uint32_t which, uin
     for (uint32_t half = 0; half < 2; ++half) {
         if constexpr (Shape::kHasCodes) {
             Halves halves =
-                halves_of<Shape::kFormat, way>(words[2 * half + which], half_format, nans);
-            keys[2 * half] = halves.even;
-            keys[2 * half + 1] = halves.odd;
+                halves_of_keys<Shape::kFormat, way>(words[2 * which + half], half_format, nans);
+            keys[half] = halves.even;
+            keys[2 + half] = halves.odd;
         } else {
-            keys[2 * half] = words[2 * half];
-            keys[2 * half + 1] = words[2 * half + 1];
+            keys[half] = words[half];
+            keys[2 + half] = words[2 + half];
         }
     }
 }
 
-// The same of load_matrices_turned(): elements of V, as numbers of f16 if they are codes.
+// The same of load_matrices_turned(): sixteen elements of V of sixteen keys, as numbers of f16 if
+// they are codes.
 template <typename Shape, Way way>
 QUIRE_DEVICE inline void values_of(const uint32_t (&words)[4], uint32_t which,
                                    uint32_t (&values)[4], uint32_t &nans) {
     QUIRE_UNROLL
     for (uint32_t half = 0; half < 2; ++half) {
         if constexpr (Shape::kHasCodes) {
-            Halves halves = halves_of<Shape::kFormat, way>(words[2 * which + half], kF16, nans);
-            values[half] = halves.even;
-            values[2 + half] = halves.odd;
+            Halves halves = halves_of<Shape::kFormat, way>(words[2 * half + which], kF16, nans);
+            values[2 * half] = halves.even;
+            values[2 * half + 1] = halves.odd;
         } else {
             values[2 * half] = words[2 * half];
             values[2 * half + 1] = words[2 * half + 1];

@@ -10,6 +10,7 @@
 //   exp2_of()                2^x, within 2 ulp; 0 below 2^-126 (PTX ISA, ex2.approx.ftz.f32)
 //   warp_barrier()           orders the accesses of a warp's lanes to shared memory
 //   shuffle_from()           the value given by this lane of the warp
+//   lowest_bit()             the index of the lowest bit that is set; REQUIRES: one is
 //   device_fence()           what this thread wrote, or saw before a barrier, is seen by the device
 //                            before what it writes later; so it sees what others fenced
 //   take_ticket()            adds 1 to a word and returns what it was; atomic within a device
@@ -24,6 +25,11 @@
 //                            matrix i: row lane / 4, columns 2 (lane % 4) and the next (PTX ISA,
 //                            ldmatrix .x4)
 //   load_matrices_turned()   the same of the transposed matrices (ldmatrix .x4.trans)
+//   turn_matrix()            transposes an 8 x 8 matrix of 16-bit numbers that lies in lanes as
+//                            load_matrices() leaves it (PTX ISA, movmatrix)
+//   multiply_eight()         sums += A B for 16 x 16 of A and 16 x 8 of B: sums[i] is row
+//                            lane / 4 + i / 2 * 8, column 2 (lane % 4) + i % 2; b[i] holds rows
+//                            2 (lane % 4) + 8 i and the next, of column lane / 4
 //   multiply_matrices()      sums += A B for 16 x 16 matrices of 16-bit numbers, scattered as
 //                            row_of_a() and the functions beside it say, two numbers per word
 #pragma once
@@ -40,6 +46,7 @@ QUIRE_DEVICE inline void no_such_kernel() { __builtin_trap(); }
 QUIRE_DEVICE float exp2_of(float x);
 QUIRE_DEVICE void warp_barrier();
 QUIRE_DEVICE uint64_t shuffle_from(uint64_t value, uint32_t lane);
+QUIRE_DEVICE uint32_t lowest_bit(uint32_t bits);
 QUIRE_DEVICE void device_fence();
 QUIRE_DEVICE uint32_t take_ticket(uint64_t address);
 QUIRE_DEVICE uint32_t pack_bf16(float low, float high);
@@ -59,6 +66,9 @@ QUIRE_DEVICE void load_matrices_turned(SharedArray<FourWords, count> &from, uint
 template <bool is_bf16>
 QUIRE_DEVICE void multiply_matrices(const uint32_t (&a)[4], const uint32_t (&b)[4],
                                     float (&sums)[8]);
+QUIRE_DEVICE uint32_t turn_matrix(uint32_t pair);
+template <bool is_bf16>
+QUIRE_DEVICE void multiply_eight(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&sums)[4]);
 
 #elif defined(__CUDACC__)
 
@@ -73,6 +83,9 @@ QUIRE_DEVICE inline float exp2_of(float x) {
 QUIRE_DEVICE inline void warp_barrier() { __syncwarp(); }
 QUIRE_DEVICE inline uint64_t shuffle_from(uint64_t value, uint32_t lane) {
     return __shfl_sync(0xFFFFFFFFu, value, static_cast<int>(lane));
+}
+QUIRE_DEVICE inline uint32_t lowest_bit(uint32_t bits) {
+    return static_cast<uint32_t>(__ffs(static_cast<int>(bits))) - 1;
 }
 // Not __threadfence(), which orders more, and waits longer for it.
 QUIRE_DEVICE inline void device_fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
@@ -148,6 +161,29 @@ QUIRE_DEVICE inline void multiply_matrices(const uint32_t (&a)[4], const uint32_
     }
 }
 
+QUIRE_DEVICE inline uint32_t turn_matrix(uint32_t pair) {
+    uint32_t turned;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
+    return turned;
+}
+template <bool is_bf16>
+QUIRE_DEVICE inline void multiply_eight(const uint32_t (&a)[4], const uint32_t (&b)[2],
+                                        float (&sums)[4]) {
+    if constexpr (is_bf16) {
+        asm volatile(
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+            "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    } else {
+        asm volatile(
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "
+            "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+}
+
 #else
 
 }  // namespace quire::gpu
@@ -168,9 +204,11 @@ inline void no_such_kernel() {
 using fakegpu::load_matrices;
 using fakegpu::load_matrices_turned;
 using fakegpu::shuffle_from;
+using fakegpu::turn_matrix;
 using fakegpu::wait_copies_but;
 using fakegpu::warp_barrier;
 
+inline uint32_t lowest_bit(uint32_t bits) { return static_cast<uint32_t>(__builtin_ctz(bits)); }
 inline float exp2_of(float x) {
     float power = exp2f(x);
     return power < 0x1p-126f ? 0.0f : power;
@@ -209,6 +247,14 @@ void multiply_matrices(const uint32_t (&a)[4], const uint32_t (&b)[4], float (&s
         right.v[i] = static_cast<uint16_t>(b[i / 2] >> (i % 2 * 16));
     }
     multiply_fragments(is_bf16, left, right, sums, where);
+}
+template <bool is_bf16>
+void multiply_eight(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&sums)[4],
+                    fakegpu::Where where = fakegpu::Where::current()) {
+    uint32_t right[4] = {b[0], b[1], 0, 0};
+    float all[8] = {sums[0], sums[1], sums[2], sums[3]};
+    multiply_matrices<is_bf16>(a, right, all, where);
+    for (uint32_t i = 0; i < 4; ++i) sums[i] = all[i];
 }
 
 #endif

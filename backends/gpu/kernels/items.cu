@@ -18,6 +18,7 @@ struct ItemsShared {
     SharedArray<uint32_t, kWorkThreads> first_items;
     SharedArray<uint32_t, kWorkThreads> first_states;
     SharedArray<uint32_t, kWorkThreads> tokens;
+    SharedArray<int32_t, kWorkThreads> first_tokens;
     SharedArray<int32_t, kWorkThreads> sink_ends, begins, ends;
 };
 
@@ -51,8 +52,7 @@ QUIRE_DEVICE inline void begin_rounds(const AttendCall &call, uint64_t after, ui
 
 // Writes the items of 64 units, of which each thread has described its own.
 QUIRE_DEVICE inline void write_items(const AttendCall &call, ItemsShared &shared, const Row &row,
-                                     const RowUnits &units, uint32_t first_unit, uint32_t item,
-                                     uint32_t count) {
+                                     uint32_t item, uint32_t count) {
     for (uint32_t k = thread_index(); k < count; k += kWorkThreads) {
         uint32_t unit = 0;
         for (uint32_t step = kWorkThreads / 2; step != 0; step /= 2) {
@@ -64,10 +64,9 @@ QUIRE_DEVICE inline void write_items(const AttendCall &call, ItemsShared &shared
                              ? 0
                              : static_cast<uint32_t>(chunk_at(chunks, static_cast<int32_t>(n)));
         uint32_t state = shared.first_states[unit] + n * tokens * call.heads_per_kv;
-        int32_t token = units.begin + static_cast<int32_t>(first_unit + unit) * units.step;
         uint64_t at = call.items + uint64_t{item + k} * kWorkItemBytes;
-        store<FourWords>(
-            at, {{static_cast<uint32_t>(token), row.index, chunk | tokens << kTokensShift, state}});
+        store<FourWords>(at, {{static_cast<uint32_t>(shared.first_tokens[unit]), row.index,
+                               chunk | tokens << kTokensShift, state}});
         store<FourWords>(
             at + 16, {{static_cast<uint32_t>(row.key_count), static_cast<uint32_t>(row.first_token),
                        static_cast<uint32_t>(row.end_token), 0}});
@@ -98,13 +97,14 @@ QUIRE_KERNEL(quire_items, 64, AttendCall, call) {
         shared.first_items[thread_index()] = is_unit ? sums.items : UINT32_MAX;
         shared.first_states[thread_index()] = static_cast<uint32_t>(start % call.round_states);
         shared.tokens[thread_index()] = work.tokens;
+        shared.first_tokens[thread_index()] = work.first_token;
         shared.sink_ends[thread_index()] = work.chunks.sink_end;
         shared.begins[thread_index()] = work.chunks.begin;
         shared.ends[thread_index()] = work.chunks.end;
         begin_rounds(call, start / call.round_states + 1, start + work.states,
                      items + sums.items + work.items);
         barrier();
-        write_items(call, shared, row, units, first, items, sums.all_items);
+        write_items(call, shared, row, items, sums.all_items);
         barrier();
         items += sums.all_items;
         states += sums.all_states;

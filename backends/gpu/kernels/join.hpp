@@ -32,29 +32,36 @@ struct DecodeShared {
     SharedArray<float, kWarpsOfBlock * kFragmentQueries> sums;
 };
 
-// The warp's share goes where its ring was: unit (2 n + row) * 32 + lane has the lane's four
-// numbers of its row (0 or 1) and sixteen columns n.
+// Four numbers of a query are neighbours: rows g and g + 8 of a turned sixteen, and those of the
+// next, g = lane / 4 of the lane that summed them. Fours of one g, by pair of sixteens: their unit
+// in the warp's ring, in an order in which neither stores nor loads meet in a bank.
+QUIRE_DEVICE inline uint32_t unit_of_four(uint32_t pair, uint32_t m, uint32_t g) {
+    return (pair * kFragmentQueries + m) * 8 + (g ^ (m & 6));
+}
+
+// The warp's share goes where its ring was.
 template <typename Shape>
 QUIRE_DEVICE inline void store_share(DecodeShared<Shape> &shared, uint32_t warp,
                                      const Stream<Shape> &stream) {
     QUIRE_UNROLL
-    for (uint32_t row = 0; row < 2; ++row) {
-        float sum = stream.sums[row];
-        sum += shuffle_xor(sum, 1);
-        sum += shuffle_xor(sum, 2);  // and no lane reads its ring any more
-        uint32_t m = warp * kFragmentQueries + lane_index() / 4 + 8 * row;
-        if (lane_index() % 4 == 0) {
-            shared.shifts[m] = stream.shifts[row];
-            shared.sums[m] = sum;
+    for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
+        float sum = stream.sums[q];
+        sum += shuffle_xor(sum, 4);
+        sum += shuffle_xor(sum, 8);
+        sum += shuffle_xor(sum, 16);  // and no lane reads its ring any more
+        uint32_t m = query_of_lane(q);
+        if (lane_index() < 4) {
+            shared.shifts[warp * kFragmentQueries + m] = stream.shifts[q];
+            shared.sums[warp * kFragmentQueries + m] = sum;
         }
         QUIRE_UNROLL
-        for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
-            const float (&of)[8] = stream.values[n];
-            uint32_t second = Shape::kHasCodes ? 4 + 2 * row : 2 * row + 1;
-            uint32_t third = Shape::kHasCodes ? 2 * row + 1 : 4 + 2 * row;
-            FourWords four = {{bits_of(of[2 * row]), bits_of(of[second]), bits_of(of[third]),
-                               bits_of(of[5 + 2 * row])}};
-            shared.ring[warp * Shape::kRingUnits + (2 * n + row) * 32 + lane_index()] = four;
+        for (uint32_t n = 0; n < Shape::kSixteens; n += 2) {
+            const float (&first)[4] = stream.values[n][q / 2];
+            const float (&second)[4] = stream.values[n + 1][q / 2];
+            FourWords four = {{bits_of(first[q % 2]), bits_of(first[q % 2 + 2]),
+                               bits_of(second[q % 2]), bits_of(second[q % 2 + 2])}};
+            uint32_t unit = unit_of_four(n / 2, m, lane_index() / 4);
+            shared.ring[warp * Shape::kRingUnits + unit] = four;
         }
     }
 }
@@ -125,17 +132,6 @@ QUIRE_DEVICE inline void store_lse(const AttendCall &call, int32_t token, uint32
     store<float>(call.lse + at * 4, lse);
 }
 
-// A lane's four numbers of a sixteen: the first is of this column, and the second two begin so many
-// later.
-template <typename Shape>
-QUIRE_DEVICE inline uint32_t column_of_four() {
-    return lane_index() % 4 * (Shape::kHasCodes ? 4 : 2);
-}
-template <typename Shape>
-QUIRE_DEVICE constexpr uint32_t step_of_four() {
-    return Shape::kHasCodes ? 2 : 8;
-}
-
 // Two neighbouring elements of a result.
 template <typename Shape>
 QUIRE_DEVICE inline void store_two(const AttendCall &call, uint64_t to, float first, float second) {
@@ -155,20 +151,46 @@ QUIRE_DEVICE inline uint64_t result_of(const AttendCall &call, int32_t token, ui
     return call.out + static_cast<uint64_t>(first) * 2;
 }
 
+// Stores the fours that eight neighbouring lanes have of a query's pair of sixteens; `to` is where
+// the pair's result begins. Rows of 16-bit V lie as they are: there neighbouring lanes exchange
+// numbers, so that each has neighbours. All lanes of the warp, together.
+template <typename Shape>
+QUIRE_DEVICE inline void store_four(const AttendCall &call, uint64_t to, bool is_query,
+                                    const float (&four)[4]) {
+    uint32_t g = lane_index() % 8, column = 2 * g;
+    float pairs[2][2] = {{four[0], four[1]}, {four[2], four[3]}};
+    if constexpr (!Shape::kHasCodes) {
+        bool is_odd = g % 2 != 0;
+        column = is_odd ? g + 7 : g;
+        QUIRE_UNROLL
+        for (uint32_t i = 0; i < 2; ++i) {
+            float other = shuffle_xor(is_odd ? four[2 * i] : four[2 * i + 1], 1);
+            pairs[i][0] = is_odd ? other : four[2 * i];
+            pairs[i][1] = is_odd ? four[2 * i + 1] : other;
+        }
+    }
+    if (!is_query) return;
+    store_two<Shape>(call, to + column * 2, pairs[0][0], pairs[0][1]);
+    store_two<Shape>(call, to + (column + 16) * 2, pairs[1][0], pairs[1][1]);
+}
+
 // Adds the warps' shares, and writes the unit's result if `is_whole`, else the chunk's states.
-// Their values lie as in a share: a lane's four one after another.
+// Their values are fours too: those of a pair of sixteens by g.
 template <typename Shape>
 QUIRE_DEVICE inline void store_chunk(const AttendCall &call, DecodeShared<Shape> &shared,
                                      const Unit &unit, uint32_t first_state, bool is_whole) {
-    uint32_t warp = thread_index() / 32;
-    uint32_t m = lane_index() / 4 + warp % 2 * 8;  // two warps per row of a lane
-    if (m >= unit.count) return;
+    constexpr uint32_t kQueriesOfWarp = 4;
+    uint32_t warp = thread_index() / 32, g = lane_index() % 8;
+    if (warp * kQueriesOfWarp >= unit.count) return;
+    uint32_t m = warp * kQueriesOfWarp + lane_index() / 8;
+    bool is_query = m < unit.count;
+    if (!is_query) m = 0;
     int32_t token = token_of_query(call, unit, m);
     uint32_t q_head = head_of_query(call, unit, m);
     float factors[kWarpsOfBlock];
-    State state = add_states(shared, m, factors);
+    State state = add_states<Shape>(shared, m, factors);
     uint64_t index = state_of(call, first_state, m, unit.kv_head);
-    bool is_first = warp < 2 && lane_index() % 4 == 0;
+    bool is_first = is_query && g == 0;
     float of_result = 1.0f;
     if (is_whole) {
         of_result = finish_state(call, q_head, state);
@@ -177,19 +199,18 @@ QUIRE_DEVICE inline void store_chunk(const AttendCall &call, DecodeShared<Shape>
         store<float>(call.states + index * 8, state.shift);
         store<float>(call.states + index * 8 + 4, state.sum);
     }
-    for (uint32_t n = warp / 2; n < Shape::kSixteens; n += 2) {
-        FourNumbers four = add_shares(shared, (2 * n + warp % 2) * 32 + lane_index(), factors);
-        uint32_t column = n * 16 + column_of_four<Shape>();
+    for (uint32_t pair = 0; pair < Shape::kSixteens / 2; ++pair) {
+        FourNumbers sums = add_shares<Shape>(shared, unit_of_four(pair, m, g), factors);
         if (is_whole) {
-            uint64_t to = result_of<Shape>(call, token, q_head) + column * 2;
-            store_two<Shape>(call, to, four.v[0] * of_result, four.v[1] * of_result);
-            store_two<Shape>(call, to + step_of_four<Shape>() * 2, four.v[2] * of_result,
-                             four.v[3] * of_result);
-            continue;
+            float four[4];
+            for (uint32_t i = 0; i < 4; ++i) four[i] = sums.v[i] * of_result;
+            uint64_t to = result_of<Shape>(call, token, q_head) + pair * 64;
+            store_four<Shape>(call, to, is_query, four);
+        } else if (is_query) {
+            uint64_t to = call.values + (index * Shape::kDim + pair * 32 + g * 4) * 4;
+            store<FourWords>(to, {{bits_of(sums.v[0]), bits_of(sums.v[1]), bits_of(sums.v[2]),
+                                   bits_of(sums.v[3])}});
         }
-        uint64_t to = call.values + (index * Shape::kDim + n * 16 + lane_index() % 4 * 4) * 4;
-        store<FourWords>(
-            to, {{bits_of(four.v[0]), bits_of(four.v[1]), bits_of(four.v[2]), bits_of(four.v[3])}});
     }
 }
 
@@ -219,8 +240,8 @@ template <typename Shape>
 QUIRE_DEVICE inline void join_chunks(const AttendCall &call, const Unit &unit, uint64_t first_state,
                                      int32_t chunk_count) {
     constexpr int32_t kAtOnce = 4;  // loads that are on their way together
-    uint32_t column = lane_index() * 4;
-    if (column >= Shape::kDim) return;
+    bool has_four = lane_index() * 4 < Shape::kDim;
+    uint32_t column = has_four ? lane_index() * 4 : 0;
     for (uint32_t m = thread_index() / 32; m < unit.count; m += kWarpsOfBlock) {
         int32_t token = token_of_query(call, unit, m);
         uint32_t q_head = head_of_query(call, unit, m);
@@ -254,11 +275,9 @@ QUIRE_DEVICE inline void join_chunks(const AttendCall &call, const Unit &unit, u
         }
         float of_result = finish_state(call, q_head, total);
         if (lane_index() == 0) store_lse(call, token, q_head, total);
-        uint32_t first_of_four = lane_index() / 4 * 16 + column_of_four<Shape>();
-        uint64_t to = result_of<Shape>(call, token, q_head) + first_of_four * 2;
-        store_two<Shape>(call, to, values[0] * of_result, values[1] * of_result);
-        store_two<Shape>(call, to + step_of_four<Shape>() * 2, values[2] * of_result,
-                         values[3] * of_result);
+        for (uint32_t e = 0; e < 4; ++e) values[e] *= of_result;
+        uint64_t to = result_of<Shape>(call, token, q_head) + lane_index() / 8 * 64;
+        store_four<Shape>(call, to, has_four, values);
     }
 }
 

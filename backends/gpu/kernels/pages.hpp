@@ -3,8 +3,9 @@
 // pages: which keys of a chunk a warp of the decode kernels reads.
 //
 // A page is sixteen places of a row; where blocks are multiples of that, all of one block. Page n
-// of a chunk belongs to warp n % 4, wherever the row ends and whoever else reads it: so the order
-// in which a query's keys are summed depends on nothing but its own position.
+// of a chunk belongs to warp n % 4, wherever the row ends and whoever else reads it, and how long
+// chunks are follows from the token's position: so the order in which a query's keys are summed
+// depends on nothing but its own position.
 //
 // The tokens of a unit are consecutive and have no mask, so what any of them sees, and what all of
 // them see, follow from the first and the last.
@@ -14,6 +15,7 @@
 
 #include "calls.hpp"
 #include "dialect.hpp"
+#include "dialect_warp.hpp"
 #include "sight.hpp"
 #include "unit.hpp"
 
@@ -21,7 +23,8 @@ namespace quire::gpu {
 
 constexpr int32_t kPagePlaces = 16;
 constexpr uint32_t kWarpsOfBlock = 4;
-constexpr uint32_t kPagesOfWarp = kChunkPlaces / kPagePlaces / kWarpsOfBlock;
+constexpr uint32_t kPagesOfWarp = kMostChunkPlaces / kPagePlaces / kWarpsOfBlock;
+static_assert(kPagesOfWarp == 32);        // each lane knows one
 constexpr uint32_t kEveryPlace = 0xFFFF;  // of a page, one bit each
 
 // token_of() and q_head_of(), without a division: m is at most 16.
@@ -90,23 +93,36 @@ QUIRE_DEVICE inline int32_t place_of_page(const Pages &pages, uint32_t index) {
 
 // All lanes of the warp, together: each looks at one page.
 QUIRE_DEVICE inline Pages pages_of(const Unit &unit, const UnitReach &reach, uint32_t warp) {
-    constexpr uint32_t kAll = (1u << kPagesOfWarp) - 1;
     Pages pages = {unit.chunk_begin + static_cast<int32_t>(warp) * kPagePlaces, 0, 0};
-    int32_t place = place_of_page(pages, lane_index() % kPagesOfWarp);
-    uint64_t seen = ballot(places_of(reach.of_any, place) != 0);
-    uint64_t full = ballot(places_of(reach.of_all, place) == kEveryPlace);
-    pages.seen = static_cast<uint32_t>(seen) & kAll;
-    pages.full = static_cast<uint32_t>(full) & kAll;
+    int32_t place = place_of_page(pages, lane_index());
+    bool is_inside = place < unit.chunk_end;
+    uint64_t seen = ballot(is_inside && places_of(reach.of_any, place) != 0);
+    uint64_t full = ballot(is_inside && places_of(reach.of_all, place) == kEveryPlace);
+    pages.seen = static_cast<uint32_t>(seen);
+    pages.full = static_cast<uint32_t>(full);
     return pages;
 }
 
-// The next page from `index` on; kPagesOfWarp if none.
-QUIRE_DEVICE inline uint32_t next_page(const Pages &pages, uint32_t index) {
-    while (index < kPagesOfWarp && (pages.seen >> index & 1u) == 0) ++index;
-    return index;
+// These pages without the first.
+QUIRE_DEVICE inline uint32_t without_first(uint32_t pages) { return pages & (pages - 1); }
+
+// The places of a chunk of a token that has so many keys, as a power of two.
+QUIRE_DEVICE inline uint32_t chunk_log2_of(int32_t keys) {
+    if (keys <= kMostKeysOfShort) return kShortLog2;
+    return keys <= kMostKeysOfMiddle ? kMiddleLog2 : kLongLog2;
+}
+QUIRE_DEVICE inline int32_t chunks_before(int32_t place, uint32_t log2) {
+    return (place + (1 << log2) - 1) >> log2;
+}
+// The most chunks that any token of a row of so many keys has.
+QUIRE_DEVICE inline uint32_t most_chunks(int32_t keys) {
+    int32_t most = chunks_before(smaller(keys, kMostKeysOfShort), kShortLog2);
+    most = larger(most, chunks_before(smaller(keys, kMostKeysOfMiddle), kMiddleLog2));
+    return static_cast<uint32_t>(larger(most, chunks_before(keys, kLongLog2)));
 }
 
-// The chunks that a unit's queries see: [0, sink_end) and [begin, end), which do not overlap.
+// The chunks that a unit's queries see: [0, sink_end) and [begin, end), which do not overlap. All
+// tokens of a unit have chunks of one length.
 struct Chunks {
     int32_t sink_end;
     int32_t begin;
@@ -114,10 +130,11 @@ struct Chunks {
 };
 
 QUIRE_DEVICE inline Chunks chunks_of(const Reach &of_any) {
+    uint32_t log2 = chunk_log2_of(of_any.end);
     Chunks chunks;
-    chunks.sink_end = (of_any.sink_end + kChunkPlaces - 1) / kChunkPlaces;
-    chunks.begin = larger(of_any.begin / kChunkPlaces, chunks.sink_end);
-    chunks.end = larger((of_any.end + kChunkPlaces - 1) / kChunkPlaces, chunks.begin);
+    chunks.sink_end = chunks_before(of_any.sink_end, log2);
+    chunks.begin = larger(of_any.begin >> log2, chunks.sink_end);
+    chunks.end = larger(chunks_before(of_any.end, log2), chunks.begin);
     return chunks;
 }
 QUIRE_DEVICE inline int32_t count_of(const Chunks &chunks) {

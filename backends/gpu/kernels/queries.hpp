@@ -20,11 +20,12 @@ namespace quire::gpu {
 
 constexpr float kLog2OfE = 1.44269504088896341f;
 
-// A lane's share: rows lane / 4 (index 0) and lane / 4 + 8 (index 1).
+// A lane's share: queries lane / 4 of each eight, as columns of right matrices.
 template <typename Shape>
 struct Queries {
-    uint32_t v[Shape::kSixteens][4];
-    uint32_t exponents[2];  // of each row's largest element, biased; beside 16-bit K unused
+    uint32_t v[Shape::kSixteens][Shape::kGroups][2];
+    uint32_t
+        exponents[Shape::kGroups];  // of each row's largest element, biased; beside 16-bit K unused
 };
 
 // The calibrated scale of a head's K or V; 1 without one.
@@ -65,7 +66,7 @@ QUIRE_DEVICE inline void load_queries(const AttendCall &call, const Unit &unit,
     uint32_t signs = scale_of_products<Shape>(call, unit) < 0.0f ? 0x80008000u : 0u;
     bool is_aligned = ((call.q | static_cast<uint64_t>(call.q_stride) * 2) & 3) == 0;
     QUIRE_UNROLL
-    for (uint32_t row = 0; row < 2; ++row) {
+    for (uint32_t row = 0; row < Shape::kGroups; ++row) {
         uint32_t m = lane_index() / 4 + 8 * row;
         bool is_query = m < unit.count;
         if (!is_query) m = 0;
@@ -82,7 +83,7 @@ QUIRE_DEVICE inline void load_queries(const AttendCall &call, const Unit &unit,
         }
         QUIRE_UNROLL
         for (uint32_t i = 0; i < 2 * Shape::kSixteens; ++i) {
-            queries.v[i / 2][row + i % 2 * 2] = is_query ? pairs[i] ^ signs : 0u;
+            queries.v[i / 2][row][i % 2] = is_query ? pairs[i] ^ signs : 0u;
         }
     }
 }
@@ -93,7 +94,7 @@ QUIRE_DEVICE inline uint32_t largest_exponent(const Queries<Shape> &queries, uin
     uint32_t found = 15;
     QUIRE_UNROLL
     for (uint32_t i = 0; i < 2 * Shape::kSixteens; ++i) {
-        uint32_t pair = queries.v[i / 2][row + i % 2 * 2];
+        uint32_t pair = queries.v[i / 2][row][i % 2];
         uint32_t low = pair >> 7 & 0xFFu, high = pair >> 23 & 0xFFu;
         found = found < low ? low : found;
         found = found < high ? high : found;
@@ -124,17 +125,18 @@ QUIRE_DEVICE inline bool load_queries_for_codes(const AttendCall &call, const Un
     load_queries(call, unit, queries);
     bool is_exact = true;
     QUIRE_UNROLL
-    for (uint32_t row = 0; row < 2; ++row) {
+    for (uint32_t row = 0; row < Shape::kGroups; ++row) {
         bool is_scaled = call.q_format == kBf16;
         queries.exponents[row] = is_scaled ? largest_exponent(queries, row) : 141;
         float factor = float_of((268 - queries.exponents[row]) << 23);
         QUIRE_UNROLL
         for (uint32_t n = 0; n < Shape::kSixteens; ++n) {
-            uint32_t &first = queries.v[n][row], &second = queries.v[n][row + 2];
+            uint32_t &first = queries.v[n][row][0], &second = queries.v[n][row][1];
             if (is_scaled) {
                 is_exact = scale_pair(first, factor, as_bf16) && is_exact;
                 is_exact = scale_pair(second, factor, as_bf16) && is_exact;
             }
+            if constexpr (keys_are_neighbours<Shape::kFormat>()) continue;
             uint32_t even = (first & 0xFFFFu) | second << 16;
             second = first >> 16 | (second & 0xFFFF0000u);
             first = even;
@@ -143,21 +145,25 @@ QUIRE_DEVICE inline bool load_queries_for_codes(const AttendCall &call, const Un
     return ballot(!is_exact) == 0;
 }
 
-// The power of two that a query was divided by.
-template <typename Shape>
-QUIRE_DEVICE inline float size_of_row(const Queries<Shape> &queries, uint32_t row) {
-    return float_of((queries.exponents[row] - 14) << 23);
+// The query whose score the lane has at this index.
+QUIRE_DEVICE inline uint32_t query_of_lane(uint32_t index) {
+    return index / 2 * 8 + lane_index() % 4 * 2 + index % 2;
 }
 
-// The factor of the products of a row's query, apart from own scales of keys; those are
-// multiplied by the row's size first, for either may be all that keeps a score within f32.
+// The power of two that query_of_lane(index) was divided by. All lanes of the warp, together.
+template <typename Shape>
+QUIRE_DEVICE inline float size_of_query(const Queries<Shape> &queries, uint32_t index) {
+    uint32_t lane = query_of_lane(index) % 8 * 4;
+    auto exponent = static_cast<uint32_t>(shuffle_from(queries.exponents[index / 2], lane));
+    return float_of((exponent - 14) << 23);
+}
+
+// The factor of a query's products, apart from its size.
 template <typename Shape, Way way>
-QUIRE_DEVICE inline float scale_of_row(const AttendCall &call, const Queries<Shape> &queries,
-                                       uint32_t row, float scale) {
+QUIRE_DEVICE inline float scale_of_queries(float scale) {
     if constexpr (!Shape::kHasCodes) return fabsf(scale);
     constexpr uint32_t kLog2 = way == Way::quick ? log2_of_codes<Shape::kFormat>() : 0;
-    scale = fabsf(scale) * static_cast<float>(1u << kLog2);
-    return has(call, kOwnKScale) ? scale : scale * size_of_row(queries, row);
+    return fabsf(scale) * static_cast<float>(1u << kLog2);
 }
 
 }  // namespace quire::gpu

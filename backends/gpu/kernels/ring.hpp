@@ -26,16 +26,18 @@
 
 namespace quire::gpu {
 
-constexpr uint32_t kStages = 5;
-
 // The shape that a decode kernel is compiled for: K and V hold 16-bit numbers of q's own type, or
 // codes, beside which q may have either 16-bit type.
-template <uint32_t format, uint32_t dim>
+template <uint32_t format, uint32_t dim, uint32_t queries>
 struct DecodeShape {
+    static constexpr uint32_t kQueries = queries;  // of a unit, at most
+    static constexpr uint32_t kGroups = queries / 8;
+    static constexpr uint32_t kOfLane = 2 * kGroups;  // queries whose scores a lane has
     static constexpr uint32_t kFormat = format;
     static constexpr bool kHasCodes = format != kF16 && format != kBf16;
     static constexpr bool kIsBf16 = format == kBf16;  // V, when it is multiplied
     static constexpr uint32_t kDim = dim;
+    static constexpr uint32_t kStages = kRingStages;
     static constexpr uint32_t kSixteens = dim / 16;
     static constexpr uint32_t kUnitElements = kHasCodes ? 16 : 8;
     // Sixteens that four matrices cover.
@@ -75,17 +77,18 @@ QUIRE_DEVICE inline uint32_t unit_of_columns(uint32_t first, uint32_t pair) {
     uint32_t unit = 2 * pair;
     return (first ^ unit % Shape::kSwizzled) + unit / Shape::kSwizzled * Shape::kSwizzled;
 }
-// K: matrices of keys 0 to 7, the first and the second unit; then of keys 8 to 15.
+// In the order of the words of a left matrix. K: matrices of the first unit, keys 0 to 7 and 8 to
+// 15; then of the second.
 template <typename Shape>
 QUIRE_DEVICE inline uint32_t first_unit_of_k() {
     uint32_t matrix = lane_index() / 8;
-    return unit_of_row<Shape>(matrix / 2 * 8 + lane_index() % 8, matrix % 2);
+    return unit_of_row<Shape>(matrix % 2 * 8 + lane_index() % 8, matrix / 2);
 }
-// V: matrices of the first unit, keys 0 to 7 and 8 to 15; then of the second.
+// V, turned: matrices of keys 0 to 7, the first and the second unit; then of keys 8 to 15.
 template <typename Shape>
 QUIRE_DEVICE inline uint32_t first_unit_of_v() {
     uint32_t matrix = lane_index() / 8;
-    return unit_of_row<Shape>(matrix % 2 * 8 + lane_index() % 8, matrix / 2);
+    return unit_of_row<Shape>(matrix / 2 * 8 + lane_index() % 8, matrix % 2);
 }
 
 // Sixteen bytes of a row that is not aligned to them.
@@ -103,29 +106,26 @@ QUIRE_DEVICE inline FourWords load_unit(uint64_t from) {
 // The units of each page that the lane copies: those of the first round, by phase.
 template <typename Shape>
 struct LaneCopies {
-    uint64_t from[2][Shape::kPhases];  // bytes from the page's first row of K and of V
-    uint64_t step[2];                  // bytes from round to round
+    uint64_t from[Shape::kPhases];  // bytes from the page's first row
+    uint64_t step;                  // bytes from round to round
     uint32_t to[Shape::kPhases];
     uint32_t row[Shape::kPhases];
 };
 
+// Rows of K and of V are equally far apart where whole pages are copied (has_whole_pages()).
 template <typename Shape>
 QUIRE_DEVICE inline LaneCopies<Shape> copies_of_lane(const AttendCall &call) {
     LaneCopies<Shape> copies;
-    uint64_t strides[2] = {static_cast<uint64_t>(call.k_token_stride),
-                           static_cast<uint64_t>(call.v_token_stride)};
+    auto stride = static_cast<uint64_t>(call.k_token_stride);
     QUIRE_UNROLL
     for (uint32_t phase = 0; phase < Shape::kPhases; ++phase) {
         uint32_t unit = phase * 32 + lane_index();
         uint32_t row = unit / Shape::kRowUnits;
         copies.row[phase] = row;
         copies.to[phase] = unit_of_row<Shape>(row, unit % Shape::kRowUnits);
-        for (uint32_t side = 0; side < 2; ++side) {
-            copies.from[side][phase] = row * strides[side] + unit % Shape::kRowUnits * 16;
-        }
+        copies.from[phase] = row * stride + unit % Shape::kRowUnits * 16;
     }
-    for (uint32_t side = 0; side < 2; ++side)
-        copies.step[side] = Shape::kRowsOfRound * strides[side];
+    copies.step = Shape::kRowsOfRound * stride;
     return copies;
 }
 
@@ -137,19 +137,45 @@ QUIRE_DEVICE inline uint64_t scales_at(const AttendCall &call, const Unit &unit,
            in_block * 4;
 }
 
-// Lane i holds the address of K in the warp's page i, lane kPagesOfWarp + i that of V, and as many
-// lanes after them hold the addresses of their rows' scales.
-QUIRE_DEVICE inline uint64_t addresses_of_pages(const AttendCall &call, const Unit &unit,
-                                                const Pages &pages) {
-    uint32_t index = lane_index() % kPagesOfWarp;
-    if ((pages.seen >> index & 1u) == 0) return 0;
-    int32_t place = place_of_page(pages, index);
+// Where the lane's page of the warp's is: its rows of K, and beside codes its keys' scales.
+template <typename Shape>
+struct Addresses {
+    uint64_t keys;
+    uint64_t scales;
+};
+
+template <typename Shape>
+QUIRE_DEVICE inline Addresses<Shape> addresses_of_pages(const AttendCall &call, const Unit &unit,
+                                                        const Pages &pages) {
+    Addresses<Shape> addresses = {0, 0};
+    if ((pages.seen >> lane_index() & 1u) == 0) return addresses;
+    int32_t place = place_of_page(pages, lane_index());
     uint64_t block = block_of(call, unit, place);
     uint32_t in_block = static_cast<uint32_t>(place) % call.block_tokens;
-    uint32_t side = lane_index() / kPagesOfWarp % 2;
-    if (lane_index() >= 2 * kPagesOfWarp) return scales_at(call, unit, block, in_block, side);
-    return side == 0 ? k_row_of(call, unit, block, in_block)
-                     : v_row_of(call, unit, block, in_block);
+    addresses.keys = k_row_of(call, unit, block, in_block);
+    if constexpr (Shape::kHasCodes) addresses.scales = scales_at(call, unit, block, in_block, 0);
+    return addresses;
+}
+
+// A page's rows of K (side 0) or of V (1). REQUIRES: has_whole_pages(). All lanes of the warp,
+// together.
+template <typename Shape>
+QUIRE_DEVICE inline uint64_t rows_of_page(const AttendCall &call, const Unit &unit,
+                                          const Addresses<Shape> &addresses, uint32_t index,
+                                          uint32_t side) {
+    uint64_t keys = shuffle_from(addresses.keys, index);
+    if (side == 0) return keys;
+    int64_t between = call.v_offset + unit.kv_head * (call.v_head_stride - call.k_head_stride);
+    return keys + static_cast<uint64_t>(between);
+}
+// The same of its scales.
+template <typename Shape>
+QUIRE_DEVICE inline uint64_t scales_of_page(const AttendCall &call,
+                                            const Addresses<Shape> &addresses, uint32_t index,
+                                            uint32_t side) {
+    uint64_t of_keys = shuffle_from(addresses.scales, index);
+    if (side == 0) return of_keys;
+    return of_keys + static_cast<uint64_t>(call.v_scale_offset - call.k_scale_offset);
 }
 
 template <typename Shape>
@@ -169,20 +195,19 @@ QUIRE_DEVICE inline uint32_t unit_of_copy(const LaneCopies<Shape> &copies, uint3
     return rows * Shape::kRowUnits + (copies.to[phase] ^ swizzle<Shape>(rows));
 }
 
-// Starts to copy a page's K (side 0) or V (1) to the stage that begins at unit `stage`.
+// Starts to copy a page's rows of K or of V to the stage that begins at unit `stage`.
 // places: those that any query sees.
 template <typename Shape>
 QUIRE_DEVICE inline void copy_page(RingOf<Shape> &ring, uint32_t stage, uint64_t page,
-                                   const LaneCopies<Shape> &copies, uint32_t side,
-                                   uint32_t places) {
+                                   const LaneCopies<Shape> &copies, uint32_t places) {
     QUIRE_UNROLL
     for (uint32_t phase = 0; phase < Shape::kPhases; ++phase) {
-        uint64_t from = page + copies.from[side][phase];
+        uint64_t from = page + copies.from[phase];
         QUIRE_UNROLL
         for (uint32_t round = 0; round < Shape::kRounds; ++round) {
             bool is_seen = (places >> row_of_copy(copies, phase, round) & 1u) != 0;
             copy_unit_async(ring, stage + unit_of_copy(copies, phase, round), from, is_seen);
-            from += copies.step[side];
+            from += copies.step;
         }
     }
 }
@@ -202,9 +227,11 @@ QUIRE_DEVICE inline FourWords load_scales(const AttendCall &call, const Unit &un
     return four;
 }
 
-// True if each page lies in one block, in rows and scales that are aligned to 16 bytes.
+// True if each page lies in one block, in rows and scales that are aligned to 16 bytes, and rows of
+// K and of V are equally far apart.
 QUIRE_DEVICE inline bool has_whole_pages(const AttendCall &call) {
     return has(call, kWideRows) && has(call, kWideScales) &&
+           call.k_token_stride == call.v_token_stride &&
            call.block_tokens % static_cast<uint32_t>(kPagePlaces) == 0;
 }
 

@@ -137,6 +137,7 @@ QUIRE_KERNEL(quire_rows, 64, AttendCall, call) {
     auto keys = static_cast<uint32_t>(row.key_count);
     uint32_t blocks = keys == 0 ? 0 : (keys - 1) / call.block_tokens + 1;
     uint32_t chunks = keys == 0 ? 0 : (keys - 1) / kChunkPlaces + 1;
+    if (has(call, kDecodes)) chunks = most_chunks(row.key_count);
     if (blocks > call.block_table_stride || chunks > call.chunk_count) {
         raise_fault(call.head, kFaultTableTooShort, row.index,
                     {{row.key_count, static_cast<int32_t>(call.block_table_stride), 0, 0}});

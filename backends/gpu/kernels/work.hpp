@@ -3,9 +3,10 @@
 // work: the work list of a decode call, in scratch memory: the chunks that its units see, and
 // nothing else, so that a launch needs no block for what a table only has room for.
 //
-// A unit is up to sixteen queries of neighbouring tokens of a row: all heads of a KV head, of as
-// many tokens as fit. All KV heads share the list. quire_rows sums the work of each row, and
-// quire_items writes the items, in the order of their tokens.
+// A unit is up to eight or up to sixteen queries of neighbouring tokens of a row: all heads of a KV
+// head, of as many tokens as fit and have chunks of one length. All KV heads share the list.
+// quire_rows sums the work of each row, and quire_items writes the items, in the order of their
+// tokens.
 //
 // Rounds: states of chunks have room for round_states queries of each KV head, and a unit more. A
 // unit whose states begin in round r, if all lay one after another, belongs to round r; its own
@@ -33,21 +34,51 @@ struct RowWork {
     uint64_t states;
 };
 
-// The row's units within the call's tokens [first_token, end_token).
+// The row's units within the call's tokens [first_token, end_token). Those before the first two
+// ends have short and middle chunks; no unit lies on both sides of an end.
 struct RowUnits {
-    int32_t begin, end;  // tokens
-    int32_t step;        // tokens of a unit
+    int32_t begin;  // tokens
+    int32_t ends[3];
+    int32_t step;  // tokens of a unit
     uint32_t count;
 };
+
+QUIRE_DEVICE inline uint32_t units_between(int32_t begin, int32_t end, int32_t step) {
+    return static_cast<uint32_t>((end - begin + step - 1) / step);
+}
 
 QUIRE_DEVICE inline RowUnits units_of(const AttendCall &call, const Row &row) {
     RowUnits units;
     units.begin = larger(row.first_token, static_cast<int32_t>(call.first_token));
-    units.end = smaller(row.end_token, static_cast<int32_t>(call.end_token));
-    units.step = static_cast<int32_t>(token_in_unit(call, kFragmentQueries));
-    int32_t tokens = larger(units.end - units.begin, 0);
-    units.count = static_cast<uint32_t>((tokens + units.step - 1) / units.step);
+    int32_t end = larger(smaller(row.end_token, static_cast<int32_t>(call.end_token)), units.begin);
+    // The token that has n keys, itself included, is the row's end + n - keys - 1.
+    int32_t without_keys = row.end_token - row.key_count;
+    units.ends[0] = smaller(larger(without_keys + kMostKeysOfShort, units.begin), end);
+    units.ends[1] = smaller(larger(without_keys + kMostKeysOfMiddle, units.begin), end);
+    units.ends[2] = end;
+    units.step = static_cast<int32_t>(call.unit_queries * call.heads_inverse >> 16);
+    units.count = units_between(units.begin, units.ends[0], units.step) +
+                  units_between(units.ends[0], units.ends[1], units.step) +
+                  units_between(units.ends[1], end, units.step);
     return units;
+}
+
+struct UnitTokens {
+    int32_t begin, end;
+};
+
+QUIRE_DEVICE inline UnitTokens tokens_of(const RowUnits &units, uint32_t index) {
+    int32_t begin = units.begin, end = units.ends[0];
+    QUIRE_UNROLL
+    for (uint32_t i = 1; i < 3; ++i) {
+        uint32_t count = units_between(begin, end, units.step);
+        if (index < count) break;
+        index -= count;
+        begin = end;
+        end = units.ends[i];
+    }
+    begin += static_cast<int32_t>(index) * units.step;
+    return {begin, smaller(begin + units.step, end)};
 }
 
 // The chunks that a unit sees, and its queries.
@@ -61,12 +92,12 @@ struct UnitWork {
 
 QUIRE_DEVICE inline UnitWork work_of(const AttendCall &call, const Row &row, const RowUnits &units,
                                      uint32_t index) {
+    UnitTokens tokens = tokens_of(units, index);
     UnitWork work;
-    work.first_token = units.begin + static_cast<int32_t>(index) * units.step;
-    int32_t end = smaller(work.first_token + units.step, units.end);
-    work.tokens = static_cast<uint32_t>(end - work.first_token);
-    Sight first = sight_of(call, row, work.first_token);
-    Sight last = sight_of(call, row, end - 1);
+    work.first_token = tokens.begin;
+    work.tokens = static_cast<uint32_t>(tokens.end - tokens.begin);
+    Sight first = sight_of(call, row, tokens.begin);
+    Sight last = sight_of(call, row, tokens.end - 1);
     work.chunks = chunks_of({last.sink_end, first.begin, last.end});
     auto count = static_cast<uint32_t>(count_of(work.chunks));
     work.items = count == 0 ? 1 : count;
@@ -112,8 +143,11 @@ QUIRE_DEVICE inline void load_item(const AttendCall &call, uint32_t index, uint3
     unit.first_head = 0;
     unit.heads = call.heads_per_kv;
     unit.count = (task.v[2] >> kTokensShift) * unit.heads;
-    set_row(unit, {task.v[1], static_cast<int32_t>(of_row.v[1]), static_cast<int32_t>(of_row.v[2]),
-                   static_cast<int32_t>(of_row.v[0])});
+    unit.row = {task.v[1], static_cast<int32_t>(of_row.v[1]), static_cast<int32_t>(of_row.v[2]),
+                static_cast<int32_t>(of_row.v[0])};
+    uint32_t log2 = chunk_log2_of(reach_of_token(call, unit.row, unit.first_token).end);
+    unit.chunk_begin = static_cast<int32_t>(unit.chunk << log2);
+    unit.chunk_end = unit.chunk_begin + (1 << log2);
     state = task.v[3];
 }
 
