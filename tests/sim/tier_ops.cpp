@@ -54,7 +54,7 @@ bool World::attach(const Op &op) {
     const quire_status status = q_->cache_attach_tier(cache_, tier_->tier, &desc, &error_);
     const bool cannot = config.cross() || host_blocks_ == 0 ||
                         (config.flags & (QUIRE_CACHE_LOG | QUIRE_CACHE_NO_PREFIX)) != 0;
-    if (tier_->attached || cannot || desc.write > QUIRE_TIER_WRITE_SELECTIVE) {
+    if (tier_->attached || cannot || desc.write > QUIRE_TIER_WRITE_BACK) {
         expect(status,
                {tier_->attached ? QUIRE_E_BUSY : QUIRE_E_UNSUPPORTED,
                 desc.write > QUIRE_TIER_WRITE_BACK ? QUIRE_E_ARG : QUIRE_E_UNSUPPORTED},
