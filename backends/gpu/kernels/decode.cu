@@ -7,12 +7,15 @@
 
 namespace quire::gpu {
 
-// Blocks that a multiprocessor should have room for. Rows of 16 bits fill its shared memory; beside
-// codes there is room for four blocks, if a thread has 128 registers, which narrow units need.
+// Blocks that a multiprocessor should have room for, with narrow units of codes of dim 128. Four
+// give a thread 128 registers, too few on sm_100; the shared memory of sm_120 holds two.
+constexpr uint32_t kBlocksOfCodes = kNvidiaTarget < 1000 ? 4 : kNvidiaTarget < 1200 ? 3 : 2;
+
+// And with others. Rows of 16 bits fill its shared memory.
 template <uint32_t format, uint32_t dim, uint32_t queries>
 constexpr uint32_t blocks_of() {
-    if (format >= kI8 && queries == kNarrowQueries && dim != 96) return 4;
-    return dim == 64 || (format >= kI8 && queries == kNarrowQueries) ? 3 : 2;
+    if (format < kI8 || queries != kNarrowQueries) return dim == 64 ? 3 : 2;
+    return dim == 64 ? 4 : dim == 96 ? 3 : kBlocksOfCodes;
 }
 
 #define QUIRE_DECODE_OF(name, format, dim, queries)                                            \

@@ -84,6 +84,13 @@
 
 namespace quire::gpu {
 
+// The compute capability of NVIDIA's target, 900 for sm_90; 0 for others.
+#if defined(__CUDA_ARCH__)
+constexpr uint32_t kNvidiaTarget = __CUDA_ARCH__;
+#else
+constexpr uint32_t kNvidiaTarget = 0;
+#endif
+
 #if defined(__HIP__)
 constexpr uint32_t kTeamsOfBlock = kTeamsOnAmd;
 #else

@@ -43,12 +43,13 @@ QUIRE_DEVICE inline uint32_t unit_of_four(uint32_t pair, uint32_t m, uint32_t g)
 template <typename Shape>
 QUIRE_DEVICE inline void store_share(DecodeShared<Shape> &shared, uint32_t warp,
                                      const Stream<Shape> &stream) {
+    warp_barrier();  // no lane reads its ring any more
     QUIRE_UNROLL
     for (uint32_t q = 0; q < Shape::kOfLane; ++q) {
         float sum = stream.sums[q];
         sum += shuffle_xor(sum, 4);
         sum += shuffle_xor(sum, 8);
-        sum += shuffle_xor(sum, 16);  // and no lane reads its ring any more
+        sum += shuffle_xor(sum, 16);
         uint32_t m = query_of_lane(q);
         if (lane_index() < 4) {
             shared.shifts[warp * kFragmentQueries + m] = stream.shifts[q];
