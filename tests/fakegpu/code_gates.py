@@ -57,45 +57,61 @@ NVIDIA = {
     "quire_reduce": Row(64, timed=r"LDG", other_loads=1),
     "quire_rows": Row(64, reciprocals=2),
 }
-# bf16 and f16 take as many instructions. A round serves a page of 16 rows of K and of V. Loops of
-# before and after it, and of the careful way, count too; and all of a block's work is in the loop
-# over its items.
-for dim, row in {
-    64: Row(128, reciprocals=41, calls=24, asked_bytes=41504, kv_bytes=4096, per_byte=0.061,
-            blocks={"sm_80": 3, "sm_86": 2, "sm_90": 3}),
-    96: Row(128, reciprocals=49, calls=25, asked_bytes=61984, kv_bytes=6144, per_byte=0.05,
-            blocks={"sm_80": 2, "sm_86": 1, "sm_90": 2}),
-    128: Row(128, reciprocals=57, calls=25, asked_bytes=82464, kv_bytes=8192, per_byte=0.039,
-             blocks={"sm_80": 2, "sm_86": 1, "sm_90": 2}),
-}.items():
-    row.needs = (*MATRIX, "ldmatrix")
-    NVIDIA |= {f"quire_decode_{name}_{dim}": row for name in ("bf16", "f16")}
+# The blocks of a multiprocessor on targets that rows leave out: sm_89, sm_100 and sm_120.
+BLOCKS = {"quire_attend_fragments": (2, 4, 2), "quire_attend_prefill": (1, 1, 1)}
+
+
+def add_decode(name, row, blocks, per_byte):
+    """blocks: on sm_80, sm_86 and sm_90, and on those that rows leave out. per_byte: on sm_80 and
+    sm_86, on sm_89 and sm_90, on newer ones."""
+    NVIDIA[name] = dataclasses.replace(
+        row, needs=(*MATRIX, "ldmatrix"), per_byte=per_byte[1],
+        other_per_byte={"sm_80": per_byte[0], "sm_86": per_byte[0], "sm_100": per_byte[2],
+                        "sm_120": per_byte[2]},
+        blocks=dict(zip(("sm_80", "sm_86", "sm_90"), blocks)))
+    BLOCKS[name] = blocks[3:]
+
+
+# A round serves a page of 16 rows of K and of V. Loops of before and after it, and of the careful
+# way, count too; and all of a block's work is in the loop over its items. Narrow units have up to 8
+# queries, wide ones up to 16. bf16 and f16 take as many instructions.
+for dim, asked_bytes, blocks, of_width in (
+        (64, 41504, (3, 2, 3, 2, 3, 2),
+         {"": (44, 21, (0.045,) * 3), "wide_": (56, 29, (0.062,) * 3)}),
+        (96, 61984, (2, 1, 2, 1, 2, 1),
+         {"": (56, 23, (0.037,) * 3), "wide_": (68, 31, (0.046,) * 3)}),
+        (128, 82464, (2, 1, 2, 1, 2, 1),
+         {"": (68, 25, (0.032,) * 3), "wide_": (80, 33, (0.04, 0.04, 0.041))})):
+    for width, (reciprocals, calls, per_byte) in of_width.items():
+        for name in ("bf16", "f16"):
+            add_decode(f"quire_decode_{width}{name}_{dim}",
+                       Row(128, reciprocals=reciprocals, calls=calls, asked_bytes=asked_bytes,
+                           kv_bytes=64 * dim), blocks, per_byte)
 # Codes have half the bytes, and are converted: e4m3 with an instruction of sm_89 and newer, by more
-# of them on others. Instructions per byte: sm_80 and sm_86, sm_89 and sm_90, newer ones.
-for dim, (asked_bytes, reciprocals, blocks, per_byte) in {
-    64: (22560, 49, 3, {"i8": (0.177, 0.185, 0.2), "e4m3": (0.207, 0.16, 0.168),
-                        "e5m2": (0.147, 0.15, 0.17)}),
-    96: (32800, 53, 2, {"i8": (0.154, 0.155, 0.162), "e4m3": (0.178, 0.131, 0.131),
-                        "e5m2": (0.123, 0.124, 0.131)}),
-    128: (43040, 57, 2, {"i8": (0.131, 0.131, 0.13), "e4m3": (0.154, 0.107, 0.1),
-                         "e5m2": (0.1, 0.101, 0.101)}),
-}.items():
-    NVIDIA |= {f"quire_decode_{name}_{dim}":
-               Row(128, reciprocals=reciprocals, calls=57 if name == "e4m3" else 25,
-                   needs=(*MATRIX, "ldmatrix"),
-                   asked_bytes=asked_bytes, kv_bytes=32 * dim, per_byte=limits[1],
-                   other_per_byte={"sm_80": limits[0], "sm_86": limits[0], "sm_100": limits[2],
-                                   "sm_120": limits[2]},
-                   blocks={"sm_80": blocks, "sm_86": 2, "sm_90": blocks})
-               for name, limits in per_byte.items()}
-# The blocks of a multiprocessor on targets that these rows leave out: sm_89, sm_100 and sm_120.
-BLOCKS = {"quire_attend_fragments": (2, 4, 2), "quire_attend_prefill": (1, 1, 1),
-          "quire_decode_bf16_64": (2, 3, 2), "quire_decode_f16_64": (2, 3, 2),
-          "quire_decode_bf16_96": (1, 2, 1), "quire_decode_f16_96": (1, 2, 1),
-          "quire_decode_bf16_128": (1, 2, 1), "quire_decode_f16_128": (1, 2, 1)}
-for name in ("i8", "e4m3", "e5m2"):
-    BLOCKS |= {f"quire_decode_{name}_{dim}": (blocks, blocks, blocks)
-               for dim, blocks in ((64, 3), (96, 2), (128, 2))}
+# of them on others.
+for dim, asked_bytes, width, blocks, reciprocals, calls, per_byte in (
+        (64, 22560, "", (4,) * 6, 60, 15,
+         {"i8": (0.157, 0.158, 0.169), "e4m3": (0.181, 0.131, 0.135),
+          "e5m2": (0.125, 0.127, 0.139)}),
+        (96, 32800, "", (3,) * 6, 66, 15,
+         {"i8": (0.128, 0.129, 0.14), "e4m3": (0.152, 0.102, 0.105),
+          "e5m2": (0.097, 0.098, 0.109)}),
+        (128, 43040, "", (3, 2, 4, 2, 3, 2), 72, 15,
+         {"i8": (0.116, 0.118, 0.117), "e4m3": (0.14, 0.09, 0.081),
+          "e5m2": (0.085, 0.086, 0.084)}),
+        (64, 22560, "wide_", (3,) * 6, 76, 23,
+         {"i8": (0.185, 0.188, 0.206), "e4m3": (0.209, 0.161, 0.173),
+          "e5m2": (0.154, 0.157, 0.176)}),
+        (96, 32800, "wide_", (2,) * 6, 82, 23,
+         {"i8": (0.149, 0.15, 0.166), "e4m3": (0.173, 0.131, 0.132),
+          "e5m2": (0.118, 0.119, 0.135)}),
+        (128, 43040, "wide_", (2,) * 6, 88, 23,
+         {"i8": (0.132, 0.132, 0.136), "e4m3": (0.156, 0.105, 0.1),
+          "e5m2": (0.101, 0.102, 0.103)})):
+    for name, limits in per_byte.items():
+        add_decode(f"quire_decode_{width}{name}_{dim}",
+                   Row(128, reciprocals=reciprocals, calls=calls, asked_bytes=asked_bytes,
+                       kv_bytes=32 * dim), blocks, limits)
 # Figures of the kernels that time is spent in.
 AMD = {
     "quire_attend": Row(64, reciprocals=27),

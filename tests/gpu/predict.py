@@ -19,6 +19,8 @@ import roofline
 KERNELS = pathlib.Path(__file__).with_name("kernels.json")
 DIM = 128
 CHUNK_PLACES = 512              # kChunkPlaces in backends/gpu/kernels/calls.hpp
+# (most keys of a row, places of its chunks) of decode kernels: kMostKeysOf... there
+CHUNK_LENGTHS = ((2048, 512), (8192, 1024), (1 << 31, 2048))
 ROUND_BYTES = 64 << 20          # kRoundBytes in backends/gpu/rounds.cpp and work_shape.cpp
 LIST_BLOCKS = 1024              # kMostDecodeBlocks in backends/gpu/decode.cpp
 LIST_LAUNCHES = 2               # of a work list, which all layers of a step use
@@ -138,18 +140,29 @@ def rounds_of(shape):
     return rounds + ([shape.rows % rows] if shape.rows % rows else []), chunks
 
 
+def places_of(keys):
+    """Of a chunk of a row of so many keys, in decode kernels."""
+    return next(places for most, places in CHUNK_LENGTHS if keys <= most)
+
+
+def chunks_of_table(keys):
+    """The most chunks that a row of at most so many keys has: decode_chunk_count() in
+    work_shape.cpp."""
+    return max(calibration.up(min(keys, most), places) for most, places in CHUNK_LENGTHS)
+
+
 def rounds_of_list(shape):
     """How many rounds of a work list are launched, and how many of them have items: as shape_of()
     in backends/gpu/work_shape.cpp and kernels/work.hpp do."""
     of_round = ROUND_BYTES // ((DIM + 2) * 4 * shape.q_heads)     # chunks of rows
-    launched, used = (calibration.up(shape.rows * calibration.up(keys, CHUNK_PLACES), of_round)
-                      for keys in (shape.table_keys or shape.keys, shape.keys))
-    return launched, used
+    used = calibration.up(shape.keys, places_of(shape.keys))
+    chunks = (chunks_of_table(shape.table_keys or shape.keys), used)
+    return tuple(calibration.up(shape.rows * count, of_round) for count in chunks)
 
 
 def joining(device, server, shape, figures):
     """Clocks of the last block of a row, which adds its chunks; and launches that do so instead."""
-    chunks = calibration.up(shape.keys, CHUNK_PLACES)
+    chunks = calibration.up(shape.keys, CHUNK_PLACES if server.counts else places_of(shape.keys))
     queries = shape.q_heads // shape.kv_heads
     if not server.counts:
         join = figures["code"][server.kernel][device.target]["warp"].get("join", 0)
@@ -179,12 +192,13 @@ def predict(device, shape, figures):
     kernel = kernel_of(device, server, shape, figures)
     tail, launches = joining(device, server, shape, figures)
     rounds, chunks = rounds_of(shape)
-    used = calibration.up(shape.keys, CHUNK_PLACES)
+    places = CHUNK_PLACES if server.counts else places_of(shape.keys)
+    used = calibration.up(shape.keys, places)
     empty_clocks = EMPTY_LOADS * device.cache_clocks + EMPTY_INSTRUCTIONS * device.alone_clocks
     times = roofline.Times(launches=device.launch_s)    # the check of the call's rows
     launch = roofline.Launch(
         blocks=shape.rows * shape.kv_heads * used,
-        block_bytes=min(shape.keys, CHUNK_PLACES) * shape.key_bytes, memory_bytes=shape.kv_bytes,
+        block_bytes=min(shape.keys, places) * shape.key_bytes, memory_bytes=shape.kv_bytes,
         empty_clocks=empty_clocks, tail_clocks=tail)
     if not server.counts:
         add_list(times, device, shape, kernel, launch)

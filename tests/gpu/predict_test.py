@@ -116,15 +116,23 @@ class Rounds(unittest.TestCase):
         self.assertEqual(predict.rounds_of(dataclasses.replace(shape, table_keys=0)), ([64], 8))
 
     def test_a_work_list_has_items_for_what_there_is(self):
-        # 4,032 chunks of 32 heads and 130 words fit a round; the table has room for 16,384.
+        # 4,032 chunks of 32 heads and 130 words fit a round; the table has room for 4,096.
         shape = predict.Shape("bf16", 64, 4096, 32, 8, 131072)
-        self.assertEqual(predict.rounds_of_list(shape), (5, 1))
+        self.assertEqual(predict.rounds_of_list(shape), (2, 1))
         self.assertEqual(predict.rounds_of_list(dataclasses.replace(shape, table_keys=0)), (1, 1))
-        self.assertEqual(predict.rounds_of_list(dataclasses.replace(shape, keys=131072)), (5, 5))
+        self.assertEqual(predict.rounds_of_list(dataclasses.replace(shape, keys=131072)), (2, 2))
+
+    def test_chunks_grow_with_the_keys_of_a_row(self):
+        self.assertEqual([predict.places_of(keys) for keys in (1, 2048, 2049, 8192, 8193)],
+                         [512, 512, 1024, 1024, 2048])
+        self.assertEqual([predict.chunks_of_table(keys) for keys in (100, 2048, 8192, 131072)],
+                         [1, 4, 8, 64])
 
     def test_constants_are_those_of_the_backend(self):
         for path, pattern, value in (
                 ("kernels/calls.hpp", r"kChunkPlaces = (\d+)", predict.CHUNK_PLACES),
+                ("kernels/calls.hpp", r"kMostKeysOfShort = (\d+)", predict.CHUNK_LENGTHS[0][0]),
+                ("kernels/calls.hpp", r"kMostKeysOfMiddle = (\d+)", predict.CHUNK_LENGTHS[1][0]),
                 ("kernels/join.hpp", r"kAtOnce = (\d+)", predict.JOINED_AT_ONCE),
                 ("kernels/pages.hpp", r"kWarpsOfBlock = (\d+)", predict.JOINING_WARPS),
                 ("rounds.cpp", r"kRoundBytes = uint64_t\{(\d+)\} << 20",
