@@ -443,6 +443,7 @@ QUIRE_DEVICE inline void wait_copies() { asm volatile("cp.async.wait_all;" ::: "
 
 namespace quire::gpu {
 
+constexpr uint32_t kNvidiaTarget = 0;
 #if defined(FAKEGPU_IS_HIP)
 constexpr uint32_t kTeamsOfBlock = kTeamsOnAmd;
 #else
