@@ -71,7 +71,7 @@ class CacheTier final : public LoadSource {
     uint64_t now_ns() override { return link_->now_ns(); }
 
  private:
-    // What was last seen of a group's oldest blocks.
+    // The last look at a group's oldest blocks.
     struct Sweep {
         uint32_t found = 0;      // blocks that were cached then, of those that are looked at
         uint64_t evictions = 0;  // of the cache, until then

@@ -58,7 +58,7 @@ class CalibrationBytes : public testing::Test {
         const std::string all = error.message;
         return all.substr(all.find(": ") + 2);
     }
-    // What get_info says, get_layer and merge say too.
+    // get_layer and merge answer as get_info does.
     void compare(const Bytes &bytes) {
         const quire_status wanted = info(bytes);
         const std::string said = words();

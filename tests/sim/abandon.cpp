@@ -17,13 +17,6 @@ namespace {
 constexpr uint32_t kFirstStep = 0x60000000;  // numbers in the script that no chooser gives
 constexpr uint32_t kMostRows = 6;            // of the sequences that go on after a queue was lost
 
-Op make_op(OpKind kind, std::initializer_list<uint32_t> fields) {
-    Op op;
-    op.kind = kind;
-    std::copy(fields.begin(), fields.end(), op.f.begin());
-    return op;
-}
-
 }  // namespace
 
 bool World::abandon(const Op &op) {

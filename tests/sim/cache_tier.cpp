@@ -38,7 +38,7 @@ bool World::tier_is_dead() const { return has_tier() && (tier_->dead || tier_->l
 
 uint64_t World::now_ns() const { return clock_watch.now_ns; }
 
-// The name of the tenant: zeros for the default one. False: it has none.
+// The name of the tenant: zeros for the default one. False: it is unnamed.
 bool World::tenant_digest(const Sequence &seq, Digest &digest) {
     digest = {};
     const Namespace &space = *find_namespace(seq.ns);

@@ -19,13 +19,6 @@ namespace {
 constexpr uint32_t kFirstStep = 0x70000000;      // numbers in the script that no chooser gives
 constexpr uint32_t kFirstSequence = 0x70000000;  // for sequences and their documents
 
-Op make_op(OpKind kind, std::initializer_list<uint32_t> fields) {
-    Op op;
-    op.kind = kind;
-    std::copy(fields.begin(), fields.end(), op.f.begin());
-    return op;
-}
-
 }  // namespace
 
 // From here on devices do what they are told, and the engine's own kernels do not fail.

@@ -18,13 +18,6 @@ constexpr uint64_t kMillisecond = 1000000;
 constexpr uint64_t kSlack = 2 * kMillisecond;  // what calls read of the clock meanwhile
 constexpr int kMostPolls = 200;
 
-Op make_op(OpKind kind, std::initializer_list<uint32_t> fields) {
-    Op op;
-    op.kind = kind;
-    std::copy(fields.begin(), fields.end(), op.f.begin());
-    return op;
-}
-
 }  // namespace
 
 // Before begin or add, and once more after it: what the store has for each item. A load may build
@@ -36,7 +29,7 @@ void World::note_runs(Items &items, bool again) {
         if (plan.load == 0 || seq.computed != 0 || seq.swapped || seq.cross_tokens != 0) continue;
         const bool probed = &plan == &items.planned[0] && items.probed != ~0u;
         const uint32_t run = store_run(seq, plan, probed ? items.probed : 0, false, false);
-        // What the store has and the library has not heard of, it need not ask for.
+        // The library need not ask for blocks that it has not heard of.
         if (!again) items.unheard = tier_->store->waiting() != 0;
         plan.least_run = again ? std::min(plan.least_run, run) : run;
         plan.run = std::max(plan.run, run);
@@ -146,8 +139,8 @@ uint32_t World::loaded_most(const PlannedItem &plan, const Sequence &seq) const 
     return std::max({seq.load.most, plan.run, plan.part_run});
 }
 
-// What a load laid into the host tier, the model learns when a step copies it to the device: it
-// must be what the sequence has there, and the kernels that read it will see whether it is.
+// The model learns the blocks that a load laid into the host tier when a step copies them to the
+// device: they must be what the sequence has there, and the kernels that read them will see.
 void World::adopt_loaded(const Step &step, const std::vector<quire_block_copy> &copies) {
     for (const Row &row : step.rows) {
         if (!row.may_load || row.hit == 0) continue;

@@ -3,6 +3,7 @@
 // op: see op.hpp.
 #include "op.hpp"
 
+#include <algorithm>
 #include <sstream>
 
 namespace sim {
@@ -62,6 +63,13 @@ Op parse_op(const std::string &line) {
         return op;
     }
     throw "unknown operation: " + name;
+}
+
+Op make_op(OpKind kind, std::initializer_list<uint32_t> fields) {
+    Op op;
+    op.kind = kind;
+    std::copy(fields.begin(), fields.end(), op.f.begin());
+    return op;
 }
 
 }  // namespace sim

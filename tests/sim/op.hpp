@@ -11,6 +11,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -92,5 +93,8 @@ Op parse_op(const std::string &line);
 
 // "name a=1 b=2": the pairs; fields that `names` does not have are an error.
 std::vector<uint64_t> parse_fields(const std::string &line, const std::string &names);
+
+// The rest of its fields are 0.
+Op make_op(OpKind kind, std::initializer_list<uint32_t> fields);
 
 }  // namespace sim

@@ -37,7 +37,7 @@ struct Load {
     uint32_t anew = 0;  // loads of the same item before it
     uint64_t since_ns = 0;
     uint64_t sent_ns = 0;  // its item, last
-    // What the item said.
+    // As the item gave it.
     uint32_t known = 0;
     uint32_t drafts = 0;
     uint32_t limit = 0;

@@ -52,7 +52,7 @@ class Store {
         quire_store_label label{};
         std::vector<uint8_t> bytes;
     };
-    // What was answered, and reaped.
+    // Answered, and reaped.
     struct Counts {
         uint64_t puts_submitted = 0;
         uint64_t puts_done = 0;
@@ -80,7 +80,7 @@ class Store {
 
     static const quire_store_api *table();
     static Store *current();
-    // Where the plugin's file lies; empty: there is none.
+    // Where the plugin's file lies; empty: no plugin.
     static std::string directory;
     static uint64_t live();
 

@@ -15,13 +15,6 @@ namespace {
 constexpr uint64_t kMillisecond = 1000000;
 constexpr uint64_t kForever = ~uint64_t{0};
 
-Op make_op(OpKind kind, std::initializer_list<uint32_t> fields) {
-    Op op;
-    op.kind = kind;
-    std::copy(fields.begin(), fields.end(), op.f.begin());
-    return op;
-}
-
 }  // namespace
 
 bool World::open_store() {
