@@ -121,7 +121,12 @@ LoadAdvice Loads::consult(const LoadRequest &request, uint64_t call, Load **out)
         from_front = true;
     }
     if (load != nullptr) {
-        if (!load->is_ready) return LoadAdvice::wait;
+        if (!load->is_ready && source_->now_ns() < load->deadline_ns) return LoadAdvice::wait;
+        if (!load->is_ready) {
+            ++counts.loads_late;
+            fail(load);
+            return LoadAdvice::compute;
+        }
         load->expiry_ns = source_->now_ns() + expiry_ns_;
         *out = load;
         return LoadAdvice::use;

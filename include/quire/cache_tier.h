@@ -17,8 +17,9 @@
  *
  * Found          The longest run of whole blocks from the first token on that the device and the
  *                store have together, of the same fingerprint, tenant, keys and tokens. A sequence
- *                asks once: again only with other tokens, after it was computed, or if the device
- *                has lost what a load was to continue, for which the item then waits once more.
+ *                asks once: again only after other tokens dropped its load, after it was computed,
+ *                or if the device has lost what a load was to continue, for which the item then
+ *                waits once more.
  *                docs/tiers.md says how a block is named. Every value is checked when it arrives;
  *                whatever is wrong with it, it is a miss and is computed.
  * Tenants        A namespace is named by quire_namespace_desc.key, the default one by its being the

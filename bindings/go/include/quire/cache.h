@@ -281,7 +281,9 @@ typedef struct quire_cache_stats {
     uint64_t host_blocks_used;   /* by swapped sequences, over all groups */
     uint64_t blocks_total;       /* usable, over all groups: without the null blocks */
     uint64_t blocks_free;        /* free, or free once running work has ended */
-    uint64_t blocks_cached;      /* held by no sequence, and can be found */
+    /* Held by no sequence, and can be found; or could, until a block before it was lost, by a failed
+     * step or a dropped prefix: then it counts until it is evicted. */
+    uint64_t blocks_cached;
     uint64_t blocks_held;        /* by sequences; a shared block counts once */
     uint64_t nodes;              /* of the prefix tree */
     double kv_cache_usage_perc;  /* blocks_held / blocks_total */
@@ -289,7 +291,7 @@ typedef struct quire_cache_stats {
     uint64_t bytes_migrated;     /* copied by them, including the host tier */
     uint64_t blocks_demoted;     /* evicted from the device to the host tier */
     uint64_t blocks_promoted;    /* found there and brought back */
-    uint64_t host_blocks_cached; /* of no sequence, and can be found */
+    uint64_t host_blocks_cached; /* of no sequence, as blocks_cached */
 } quire_cache_stats;
 
 /* Creates a cache. `instance` provides the host allocator. The call does not wait for any work of
