@@ -260,6 +260,11 @@ void World::look_at_tier() {
              static_cast<unsigned long long>(c.puts_submitted - tier_->dead_puts));
 }
 
+uint64_t World::loads_begun() {
+    look_at_tier();
+    return has_tier() ? tier_->stats.loads_begun : 0;
+}
+
 void World::forget_loads() {
     for (auto &seq : sequences) seq->load = {};
     if (!open) return;

@@ -141,6 +141,7 @@ void World::run_step(Step &step) {
     }
     kernel_ = kNoKernel;
     for (const Row &row : step.rows) {
+        asked_.erase(row.seq);
         note_first_block(*find(row.seq), row.seq);
         note_full_blocks(*find(row.seq));
     }

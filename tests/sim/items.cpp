@@ -25,6 +25,7 @@ void append_bits(std::vector<uint32_t> &words, const std::vector<uint32_t> &pare
 }  // namespace
 
 void World::build(Items &items, uint32_t queue) {
+    items.loads_begun = loads_begun();
     std::vector<Op> ops;
     ops.swap(pending);
     for (const Op &op : ops)

@@ -41,6 +41,7 @@ struct World::Items {
     std::vector<PlannedItem> planned;
     std::vector<uint32_t> tokens;
     std::vector<quire_status> errors;  // that the headers name for these items; empty: must succeed
+    uint64_t loads_begun = 0;          // of the tier, before the call
     bool unsure = false;               // the headers do not say whether this is an error
     bool may_be_busy = false;          // a sequence's last step is unfinished on another queue
     bool unheard = false;              // answers of the store were not reaped

@@ -77,16 +77,17 @@ void World::take_loading(Items &items, size_t index) {
     // "It runs once the load has ended": at its deadline it has.
     const bool dropped = now - seq.load.sent_ns > tier_->desc.load_expiry_ns;
     // Unless it began another one, for what the device had of it may be gone (question 24).
-    const uint64_t begun = tier_->stats.loads_begun;
-    look_at_tier();
-    const bool anew = tier_->stats.loads_begun != begun;
+    const bool anew = loads_begun() != items.loads_begun;
     tally_->loads_anew += again && anew && !dropped;
-    if (again && clocks_are_watched && !dropped && (!anew || seq.load.anew > 2) && !in_add_ &&
+    if (again && clocks_are_watched && !dropped && (!anew || seq.load.anew > 2) &&
         now > seq.load.since_ns + tier_->desc.load_timeout_ns + kSlack &&
         !tolerate("load-deadline"))
         fail("load-deadline", "sequence %u still loads after %llu ms; its load may take %llu ms",
              seq.id, static_cast<unsigned long long>((now - seq.load.since_ns) / kMillisecond),
              static_cast<unsigned long long>(tier_->desc.load_timeout_ns / kMillisecond));
+    // "With the same tokens or more, which load no more than the same would."
+    const bool longer = !again && !dropped && !anew && seq.load.live;
+    const uint32_t sure = longer ? std::min(seq.load.sure, plan.least_run) : plan.least_run;
     if (!again || dropped || anew) {
         const uint32_t times = again && !dropped ? seq.load.anew + 1 : 0;
         seq.load = {};
@@ -101,22 +102,24 @@ void World::take_loading(Items &items, size_t index) {
     }
     seq.load.live = true;
     seq.load.most = std::max({seq.load.most, plan.run, plan.part_run});
-    if (!again || dropped || anew) seq.load.sure = plan.least_run;
+    if (!again || dropped || anew) seq.load.sure = sure;
     seq.load.sent_ns = now;
 }
 
 // The item runs, or waits, and does not load. `seq` is as it was before.
 void World::judge_no_load(const Items &items, size_t index, const Sequence &seq) {
     const PlannedItem &plan = items.planned[index];
-    if (!has_tier() || plan.load == 0 || plan.least_run == 0 || tier_->dead || tier_->leaving)
-        return;
+    if (!has_tier() || plan.load == 0) return;
+    const bool asked = !seq.load.live && !asked_.insert(seq.id).second;
+    if (plan.least_run == 0 || tier_->dead || tier_->leaving) return;
     if (seq.load.live) {
         tally_->load_ended += items.results[index].outcome == QUIRE_ITEM_RUN;
         return;
     }
     const uint32_t least = std::max(tier_->desc.min_load_tokens, config.block_tokens);
     const bool first = index == 0 && open->rows.empty() && open->preemptions == 0;
-    if (!first || items.probed == ~0u || !config.windowless() || config.queues != 1) return;
+    if (asked || !first || items.probed == ~0u || !config.windowless() || config.queues != 1)
+        return;
     if (items.unheard || plan.least_run < items.probed + least) return;
     // Nothing says whether an item that would wait anyway begins its load before.
     if (items.results[index].outcome == QUIRE_ITEM_WAIT) {

@@ -335,7 +335,10 @@ void World::take_wait(Items &items, size_t index, uint64_t room_before) {
     const PlannedItem &plan = items.planned[index];
     Sequence &seq = *find(plan.seq);
     ++tally_->items_wait;
-    if (result.reason != QUIRE_WAIT_PREEMPTED) judge_no_load(items, index, seq);
+    if (result.reason != QUIRE_WAIT_PREEMPTED)
+        judge_no_load(items, index, seq);
+    else if (plan.load != 0)
+        asked_.insert(seq.id);  // perhaps
     if (result.reason < QUIRE_WAIT_POOL || result.reason > QUIRE_WAIT_PREEMPTED)
         fail("result", "sequence %u waits for reason %u", seq.id, result.reason);
     if (result.reason == QUIRE_WAIT_PREEMPTED) {

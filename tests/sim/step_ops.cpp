@@ -77,6 +77,7 @@ bool World::begin(const Op &op) {
     build(items, op.f[1] % config.queues);
     auto step = std::make_unique<Step>();
     step->id = id;
+    step->began_idle = device_idle();
     step->queue = op.f[1] % config.queues;
     step->flags = op.f[2] ? QUIRE_STEP_MAY_PREEMPT : 0;
     quire_step_desc desc{};
@@ -142,9 +143,7 @@ bool World::add(const Op &) {
     if (refused(items, status, before)) return true;
     expect(status, {QUIRE_OK}, "quire_step_add");
     note_runs(items, true);
-    in_add_ = true;
     take_results(items, 0);
-    in_add_ = false;
     return true;
 }
 

@@ -63,6 +63,7 @@ bool World::attach(const Op &op) {
     }
     expect(status, {QUIRE_OK}, "quire_cache_attach_tier");
     unchanged(before, "error-changes");  // the cache is as before
+    asked_.clear();
     tier_->attached = true;
     tier_->leaving = tier_->dead = false;
     tier_->desc = desc;
@@ -147,9 +148,7 @@ bool World::poll_tier(const Op &op) {
         return true;
     }
     if (status < 0 && strikes() != struck) {
-        if (!tolerate("tier-status"))
-            fail("tier-status", "quire_cache_poll_tier passes on what a device said: %d (%s)",
-                 status, error_.message);
+        ++tally_->refusals_passed_on;
         return true;
     }
     expect(status, {QUIRE_OK, wait == 0 ? QUIRE_OK : QUIRE_S_TIMEOUT}, "quire_cache_poll_tier");
@@ -184,6 +183,7 @@ bool World::cancel_load(const Op &op) {
     expect(status, {QUIRE_OK, used ? QUIRE_E_BUSY : QUIRE_OK}, "quire_cache_cancel_load");
     if (status == QUIRE_OK) {
         seq->load = {};
+        asked_.erase(seq->id);
         if (open)
             for (Undo &undo : open->undo)
                 if (undo.before.id == seq->id) undo.before.load = {};

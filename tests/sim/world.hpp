@@ -73,9 +73,10 @@ struct Step {
     quire_step handle = 0;
     uint32_t queue = 0;
     uint32_t flags = 0;
-    uint32_t bit = 0;     // of the 8, once it is committed
-    uint64_t number = 0;  // of commits
-    uint64_t log = 0;     // its log's number; 0: it has none
+    bool began_idle = true;  // no device had work when it began
+    uint32_t bit = 0;        // of the 8, once it is committed
+    uint64_t number = 0;     // of commits
+    uint64_t log = 0;        // its log's number; 0: it has none
     Actor actor;
     std::vector<Row> rows;
     std::vector<Undo> undo;
@@ -385,6 +386,7 @@ class World {
     void check_value(const quire_store_label &label, const std::vector<uint8_t> &bytes);
     void tier_finding(const char *promise, const char *text);
     void look_at_tier();
+    uint64_t loads_begun();
     void forget_loads();
     // tier_ops.cpp
     bool open_store();
@@ -540,8 +542,8 @@ class World {
     std::unique_ptr<CacheTier> tier_;      // with the feature cache_tier
     std::optional<Finding> late_finding_;  // of a callback of the store
     std::set<std::pair<uint32_t, int32_t>> unsure_loaded_;
+    std::set<uint32_t> asked_;    // sequences for which the store was asked, and no load was begun
     uint32_t loads_running_ = 0;  // as of the last poll
-    bool in_add_ = false;         // quire_step_add makes no progress (question 25)
     bool loading_now_ = false;    // an item of the last call loads
     uint32_t live_loads_ = 0;
     uint64_t stores_before_ = 0;  // that worlds with a finding left
