@@ -281,8 +281,8 @@ typedef struct quire_cache_stats {
     uint64_t host_blocks_used;   /* by swapped sequences, over all groups */
     uint64_t blocks_total;       /* usable, over all groups: without the null blocks */
     uint64_t blocks_free;        /* free, or free once running work has ended */
-    /* Held by no sequence, and can be found; or could, until a block before it was lost, by a failed
-     * step or a dropped prefix: then it counts until it is evicted. */
+    /* Held by no sequence, and can be found; or could, until a block before it, or another group's
+     * block of its tokens, was lost: then it counts until it is evicted. */
     uint64_t blocks_cached;
     uint64_t blocks_held;        /* by sequences; a shared block counts once */
     uint64_t nodes;              /* of the prefix tree */
