@@ -159,7 +159,6 @@ void World::run_copies(Step &step) {
     const std::vector<quire_block_copy> copies = planned_ ? planned_->copies : copies_of(step);
     const auto count = static_cast<uint32_t>(copies.size());
     unsure_loaded_.clear();
-    adopt_loaded(step, copies);
     for (uint32_t i = 0; i < count; ++i) {
         const quire_block_copy &c = copies[i];
         if (c.group >= blocks_.size()) fail("copy", "copy %u is of group %u", i, c.group);
@@ -180,6 +179,7 @@ void World::run_copies(Step &step) {
                 ++sums_.swapped_out;
                 break;
             case QUIRE_COPY_SWAP_IN:
+                adopt_loaded(step, copies, i);
                 memory_.copy_block(kDevice, kHost, c.group, c.src, c.dst, step.actor);
                 ++sums_.swapped_in;
                 break;

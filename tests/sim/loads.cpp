@@ -142,29 +142,30 @@ uint32_t World::loaded_most(const PlannedItem &plan, const Sequence &seq) const 
     return std::max({seq.load.most, plan.run, plan.part_run});
 }
 
-// The model learns the blocks that a load laid into the host tier when a step copies them to the
-// device: they must be what the sequence has there, and the kernels that read them will see.
-void World::adopt_loaded(const Step &step, const std::vector<quire_block_copy> &copies) {
+// The model learns a block that a load laid into the host tier when a step copies it to the device:
+// it must be what the sequence has there, and the kernels that read it will see. A block that the
+// step itself moved to the host came by no load.
+void World::adopt_loaded(const Step &step, const std::vector<quire_block_copy> &copies,
+                         uint32_t index) {
+    const quire_block_copy &copy = copies[index];
+    for (uint32_t i = 0; i < index; ++i)
+        if (copies[i].kind == QUIRE_COPY_SWAP_OUT && copies[i].group == copy.group &&
+            copies[i].dst == copy.src)
+            return;
     for (const Row &row : step.rows) {
         if (!row.may_load || row.hit == 0) continue;
         const Sequence &seq = *find(row.seq);
-        for (uint32_t g = 0; g < blocks_.size(); ++g) {
-            const std::vector<int32_t> ids = table(seq, g);
-            for (const quire_block_copy &copy : copies) {
-                if (copy.kind != QUIRE_COPY_SWAP_IN || copy.group != g) continue;
-                const auto at = std::find(ids.begin(), ids.end(), copy.dst) - ids.begin();
-                const uint32_t begin = static_cast<uint32_t>(at) * config.block_tokens;
-                if (begin >= row.hit) continue;
-                unsure_loaded_.insert({g, copy.src});  // by a load or not: nothing shows it
-                for (uint32_t i = 0; i < config.block_tokens; ++i) {
-                    Slot &slot = memory_.at(kHost, g, copy.src, i);
-                    const Content want =
-                        make_content(seq.tenant, mix(seq.chain[begin + i], epoch_));
-                    if (slot.content == want) continue;
-                    slot = {};
-                    slot.content = want;
-                }
-            }
+        const std::vector<int32_t> ids = table(seq, copy.group);
+        const auto at = std::find(ids.begin(), ids.end(), copy.dst) - ids.begin();
+        const uint32_t begin = static_cast<uint32_t>(at) * config.block_tokens;
+        if (begin >= row.hit) continue;
+        unsure_loaded_.insert({copy.group, copy.src});  // by a load or not: nothing shows it
+        for (uint32_t i = 0; i < config.block_tokens; ++i) {
+            Slot &slot = memory_.at(kHost, copy.group, copy.src, i);
+            const Content want = make_content(seq.tenant, mix(seq.chain[begin + i], epoch_));
+            if (slot.content == want) continue;
+            slot = {};
+            slot.content = want;
         }
     }
 }
@@ -184,6 +185,8 @@ void World::conclude_loads() {
             tier_->store->act(kStoreMute, 1, 0);
         }
         uint32_t most = 0;
+        look_at_tier();
+        const uint64_t shorts = tier_->stats.loads_short;
         const uint32_t more = find(id)->known() == 0 ? config.max_tokens : 0;
         for (int i = 0;; ++i) {
             if (i == 3) fail("live-load", "sequence %u still loads, and its load has ended", id);
@@ -194,7 +197,10 @@ void World::conclude_loads() {
             const bool loads = find(id)->load.live && !runs && loading_now_;
             execute(make_op(OpKind::abort, {}));
             if (!loads) {
-                if (runs && !mute && most != 0) check_brought(id, hit, most);
+                look_at_tier();
+                const bool alone = tier_->stats.loads_short == shorts;  // no load lacked room
+                if (runs && !mute && most != 0 && alone && !tier_->store->has_wrong)
+                    check_brought(id, hit, most);
                 break;
             }
             most = std::max(most, find(id)->load.sure);

@@ -50,6 +50,7 @@ void Store::act(uint32_t how, uint32_t count, uint32_t pick) {
             serve(kStoreFailed, 0, pick);
             if (how == kStoreCrash) return;
             records.clear();
+            has_wrong = false;
             return note(QUIRE_STORE_NOTICE_LOST, {});
         case kStoreEvict:
             return evict(count, pick);
@@ -131,6 +132,7 @@ uint32_t Store::put(Pending &one, uint32_t how, uint32_t pick, uint64_t &size) {
     if (known != records.end() && same(known->second.label, record.label)) return QUIRE_STORE_DONE;
     if (how == kStoreFlip) {
         ++counts.faults;
+        has_wrong = true;
         record.bytes[pick * 977u % record.bytes.size()] ^= static_cast<uint8_t>(1u << pick % 8);
     }
     records[key_of(record.label)] = std::move(record);

@@ -76,6 +76,7 @@ class Store {
     size_t waiting() const { return pending_.size() + answers_.size(); }
     Counts counts;
     std::map<Key, Record> records;
+    bool has_wrong = false;  // a value was kept with a wrong bit
     std::function<void(const quire_store_label &, const std::vector<uint8_t> &)> on_put;
 
     static const quire_store_api *table();

@@ -408,7 +408,8 @@ class World {
     void take_loading(Items &items, size_t index);
     void judge_no_load(const Items &items, size_t index, const Sequence &seq);
     uint32_t loaded_most(const PlannedItem &plan, const Sequence &seq) const;
-    void adopt_loaded(const Step &step, const std::vector<quire_block_copy> &copies);
+    void adopt_loaded(const Step &step, const std::vector<quire_block_copy> &copies,
+                      uint32_t index);
     void conclude_loads();
     void check_brought(uint32_t id, uint32_t hit, uint32_t most);
     // liveness.cpp
