@@ -110,7 +110,7 @@ void World::take_loading(Items &items, size_t index) {
 void World::judge_no_load(const Items &items, size_t index, const Sequence &seq) {
     const PlannedItem &plan = items.planned[index];
     if (!has_tier() || plan.load == 0) return;
-    const bool asked = !seq.load.live && !asked_.insert(seq.id).second;
+    const bool asked = !asked_.insert(seq.id).second;
     if (plan.least_run == 0 || tier_->dead || tier_->leaving) return;
     if (seq.load.live) {
         tally_->load_ended += items.results[index].outcome == QUIRE_ITEM_RUN;
