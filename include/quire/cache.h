@@ -276,11 +276,11 @@ typedef struct quire_cache_stats {
     uint64_t steps; /* committed */
     uint64_t bytes_hashed;
     uint64_t bytes_compared;
-    uint64_t sequences;          /* live */
-    uint64_t sequences_lost;     /* lost computed tokens through a failed step of other sequences */
-    uint64_t host_blocks_used;   /* by swapped sequences, over all groups */
-    uint64_t blocks_total;       /* usable, over all groups: without the null blocks */
-    uint64_t blocks_free;        /* free, or free once running work has ended */
+    uint64_t sequences;        /* live */
+    uint64_t sequences_lost;   /* lost computed tokens through a failed step of other sequences */
+    uint64_t host_blocks_used; /* by swapped sequences, over all groups */
+    uint64_t blocks_total;     /* usable, over all groups: without the null blocks */
+    uint64_t blocks_free;      /* free, or free once running work has ended */
     /* Held by no sequence, and can be found; or could, until a block before it, or another group's
      * block of its tokens, was lost: then it counts until it is evicted. */
     uint64_t blocks_cached;
