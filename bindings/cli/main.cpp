@@ -65,6 +65,29 @@ std::string refuse_minus(const std::string &text) {
     return text.starts_with('-') ? "must not be negative" : "";
 }
 
+void add_levels(CLI::App *replay, ReplayOptions *options) {
+    auto add = [replay](const char *name, auto *value, const char *what) {
+        return replay->add_option(name, *value, what);
+    };
+    add("--host-blocks", &options->host_blocks,
+        "blocks of a host tier, where evicted blocks live on; 0 = none")
+        ->check(refuse_minus);
+    add("--disk-blocks", &options->disk_blocks,
+        "blocks of a store below, from which prefixes are loaded; 0 = none")
+        ->check(refuse_minus);
+    add("--disk-write", &options->disk_write,
+        "the blocks that are written to the store: through (each), selective (those found once) or "
+        "back (those soon to be evicted)")
+        ->default_str("through");
+    add("--block-bytes", &options->block_bytes, "bytes of a block, as in 2MiB, and with it:");
+    add("--host-bandwidth", &options->host_bandwidth,
+        "bytes per second to and from the host tier, as in 50GB/s");
+    add("--disk-read-bandwidth", &options->disk_read_bandwidth,
+        "bytes per second from the store, as in 7GB/s");
+    add("--disk-write-bandwidth", &options->disk_write_bandwidth, "and to the store");
+    add("--disk-latency", &options->disk_latency, "of each load from the store, as in 100us");
+}
+
 void add_replay(CLI::App *app, ReplayOptions *options) {
     CLI::App *replay =
         app->add_subcommand("replay", "run a trace of requests through the cache manager");
@@ -72,14 +95,7 @@ void add_replay(CLI::App *app, ReplayOptions *options) {
         ->required();
     replay->add_option("--blocks", options->blocks, "blocks in the pool, including the null block")
         ->required();
-    replay
-        ->add_option("--host-blocks", options->host_blocks,
-                     "blocks of a host tier, where evicted blocks live on; 0 = none")
-        ->check(refuse_minus);
-    replay->add_option("--block-bytes", options->block_bytes,
-                       "bytes of a block, as in 2MiB, and with it:");
-    replay->add_option("--host-bandwidth", options->host_bandwidth,
-                       "bytes per second to and from the host tier, as in 50GB/s");
+    add_levels(replay, options);
     replay->add_option("--block-tokens", options->block_tokens, "tokens per block")
         ->capture_default_str();
     replay
@@ -99,7 +115,9 @@ void add_replay(CLI::App *app, ReplayOptions *options) {
         "         quire replay AzureLLMInferenceTrace_conv.csv --blocks 65536 --mode concurrent "
         "--running 64\n"
         "         quire replay conversation_trace.jsonl --blocks 16384 --host-blocks 245760 "
-        "--block-bytes 2MiB --host-bandwidth 50GB/s");
+        "--block-bytes 2MiB --host-bandwidth 50GB/s\n"
+        "         quire replay conversation_trace.jsonl --blocks 16384 --disk-blocks 1000000 "
+        "--block-bytes 2MiB --disk-read-bandwidth 7GB/s --disk-latency 100us");
     replay->callback([options] { quire::cli::replay(*options); });
 }
 

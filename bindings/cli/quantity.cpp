@@ -27,6 +27,17 @@ double factor_of(std::string unit) {
     return std::pow(unit.size() == 2 ? 1024.0 : 1000.0, static_cast<double>(power + 1));
 }
 
+// False: the text does not begin with a number that is 0 or more.
+bool split_unit(const std::string &text, double *number, std::string *unit) {
+    bool begins_well = !text.empty() && text.find_first_of("xX") == std::string::npos &&
+                       (std::isdigit(static_cast<unsigned char>(text[0])) != 0 || text[0] == '.');
+    if (!begins_well) return false;
+    char *end = nullptr;
+    *number = std::strtod(text.c_str(), &end);
+    *unit = end;
+    return end != text.c_str();
+}
+
 std::string printed(const char *format, double value) {
     char text[32];
     std::snprintf(text, sizeof text, format, value);
@@ -36,11 +47,9 @@ std::string printed(const char *format, double value) {
 }  // namespace
 
 double parse_quantity(const std::string &option, const std::string &text) {
-    char *end = nullptr;
-    bool begins_well = !text.empty() && text.find_first_of("xX") == std::string::npos &&
-                       (std::isdigit(static_cast<unsigned char>(text[0])) != 0 || text[0] == '.');
-    double number = begins_well ? std::strtod(text.c_str(), &end) : 0;
-    double factor = begins_well && end != text.c_str() ? factor_of(end) : 0;
+    std::string unit;
+    double number = 0;
+    double factor = split_unit(text, &number, &unit) ? factor_of(unit) : 0;
     if (factor <= 0 || !std::isfinite(number * factor)) {
         throw Failure(option + " " + text + " is not a quantity: write it like 80e9, 80GB or 45GiB",
                       kUsage);
@@ -54,6 +63,17 @@ uint64_t parse_whole(const std::string &option, const std::string &text) {
     if (std::fabs(given - value) > value * 1e-12 || value > kLargestWhole)
         throw Failure(option + " " + text + " is not a whole number up to 2^63", kUsage);
     return static_cast<uint64_t>(value);
+}
+
+double parse_seconds(const std::string &option, const std::string &text) {
+    std::string unit;
+    double number = 0;
+    bool is_right = split_unit(text, &number, &unit) && std::isfinite(number);
+    double factor = unit == "us" ? 1e-6 : unit == "ms" ? 1e-3 : unit == "s" ? 1 : 0;
+    if (!is_right || factor == 0)
+        throw Failure(option + " " + text + " is not a time: write it like 80us, 2ms or 1s",
+                      kUsage);
+    return number * factor;
 }
 
 std::string with_commas(uint64_t value) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quantity: numbers as people write them (80e9, 80GB, 45GiB) and as people read them.
+// quantity: numbers as people write them (80e9, 80GB, 45GiB, 80us) and as people read them.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,9 @@ double parse_quantity(const std::string &option, const std::string &text);
 
 // The same for a whole number up to 2^63.
 uint64_t parse_whole(const std::string &option, const std::string &text);
+
+// Parses a time of 0 or more with its unit: us, ms or s.
+double parse_seconds(const std::string &option, const std::string &text);
 
 std::string with_commas(uint64_t value);    // 363,632
 std::string gigabytes(double bytes);        // 53.62 GB

@@ -8,6 +8,7 @@
 #include "bare_lru.hpp"
 #include "quantity.hpp"
 #include "replay_concurrent.hpp"
+#include "replay_levels.hpp"
 #include "replay_sequential.hpp"
 #include "trace.hpp"
 
@@ -35,31 +36,7 @@ void check_options(const ReplayOptions &options) {
         throw Failure("--running is for --mode concurrent", kUsage);
     if (concurrent && options.baseline)
         throw Failure("--baseline is for --mode sequential", kUsage);
-    if (options.host_blocks == UINT32_MAX)
-        throw Failure("--host-blocks must be below 2^32 - 1", kUsage);
-    if (options.block_bytes.empty() != options.host_bandwidth.empty())
-        throw Failure("--block-bytes and --host-bandwidth go together", kUsage);
-    if (!options.host_bandwidth.empty() && options.host_blocks == 0)
-        throw Failure("--host-bandwidth needs a host tier: give --host-blocks", kUsage);
-}
-
-// The blocks that lie in the host tier, and those that went there and back. The two directions are
-// copied at once.
-void add_host_tier(const ReplayOptions &options, const quire_cache_stats &stats,
-                   nlohmann::ordered_json *out) {
-    (*out)["host_blocks"] = options.host_blocks;
-    (*out)["host_cached_blocks"] = stats.host_blocks_cached;
-    (*out)["demoted_blocks"] = stats.blocks_demoted;
-    (*out)["promoted_blocks"] = stats.blocks_promoted;
-    if (options.host_bandwidth.empty()) return;
-    double per_second = parse_quantity("--host-bandwidth", options.host_bandwidth);
-    if (per_second <= 0) throw Failure("--host-bandwidth must be above 0", kUsage);
-    auto bytes = static_cast<double>(parse_whole("--block-bytes", options.block_bytes));
-    auto seconds = [&](uint64_t blocks) {
-        return static_cast<double>(blocks) * bytes / per_second;
-    };
-    (*out)["demoting_seconds"] = seconds(stats.blocks_demoted);
-    (*out)["promoting_seconds"] = seconds(stats.blocks_promoted);
+    check_levels(options);
 }
 
 nlohmann::ordered_json summarise(const ReplayOptions &options, const Trace &trace,
@@ -81,7 +58,7 @@ nlohmann::ordered_json summarise(const ReplayOptions &options, const Trace &trac
     out["manager_seconds"] = counts.seconds;
     out["blocks"] = options.blocks;
     out["block_tokens"] = options.block_tokens;
-    if (options.host_blocks != 0) add_host_tier(options, stats, &out);
+    add_levels(options, counts, &out);
     out["policy"] = options.policy;
     out["mode"] = options.mode;
     if (options.mode == "concurrent") {
@@ -101,7 +78,7 @@ void print_table(const nlohmann::ordered_json &summary) {
         }
         std::string label = key;
         for (char &c : label) c = c == '_' ? ' ' : c;
-        std::printf("%-18s %16s\n", label.c_str(), text.c_str());
+        std::printf("%-21s %16s\n", label.c_str(), text.c_str());
     }
 }
 

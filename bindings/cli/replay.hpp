@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // replay: runs a trace through the real manager, in a cache without a device, and reports what the
-// prefix cache saved and how long the manager's calls took.
+// prefix cache saved and how long the manager's calls took. With a store below it, the cache has
+// memory: see replay_store.hpp.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,13 @@ struct ReplayOptions {
     std::string trace;
     uint32_t blocks = 0;
     uint32_t host_blocks = 0;    // of the host tier that evicted blocks live on in; 0: none
-    std::string block_bytes;     // these two tell how long its copies take; empty: not wanted
-    std::string host_bandwidth;  // per second and direction
+    uint32_t disk_blocks = 0;    // of the store below; 0: none
+    std::string disk_write;      // through (or empty), selective or back
+    std::string block_bytes;     // of a model's block; with it and a bandwidth, copies take time
+    std::string host_bandwidth;  // per second and direction; empty: not wanted, as for these:
+    std::string disk_read_bandwidth;
+    std::string disk_write_bandwidth;
+    std::string disk_latency;  // of each load
     uint32_t block_tokens = 16;
     std::string policy = "lru";
     std::string mode = "sequential";
@@ -34,6 +40,9 @@ struct ReplayCounts {
     uint64_t steps = 0;
     double seconds = 0;  // CPU time of the manager's calls
     quire_cache_stats stats{};
+    quire_cache_tier_stats tier{};  // these are of the store, if there is one
+    quire_store_stats store{};
+    uint64_t blocks_read = 0;
 };
 
 void replay(const ReplayOptions &options);

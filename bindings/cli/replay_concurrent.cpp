@@ -50,7 +50,7 @@ class Server {
             ++counts_.steps;
             progress.at(next_);
         }
-        counts_.stats = cache_.stats();
+        cache_.count(&counts_);
         cache_.write_dump(options);
         return counts_;
     }
@@ -59,9 +59,11 @@ class Server {
     void step() {
         quire_step step = decode();
         bool all_decoded = preempted_now_ == 0;
+        is_loading_ = false;
         if (all_decoded) admit(step);
-        if (running_.empty()) stuck();
+        if (running_.empty() && !is_loading_) stuck();
         cache_.commit_and_finish(step);
+        if (is_loading_) cache_.wait_for_load();
         leave();
     }
 
@@ -154,9 +156,11 @@ class Server {
         quire_step_item item{};
         item.seq = candidate.seq;
         item.token_count = token_count;
+        item.flags = QUIRE_ITEM_MAY_LOAD;
         quire_step_result result;
         add(step, item, tokens, token_count, &result);
         shortage_ = result.blocks_short;
+        is_loading_ = result.outcome == QUIRE_ITEM_LOADING;
         if (result.outcome != QUIRE_ITEM_RUN) return false;
         *hit_tokens = result.hit_tokens;
         ++candidate.made;
@@ -201,6 +205,7 @@ class Server {
     quire_seq next_seq_ = 0;        // of request next_, once it was tried
     uint32_t preempted_now_ = 0;
     uint32_t shortage_ = 0;
+    bool is_loading_ = false;  // the request that was tried last
     std::vector<quire_step_item> items_;
     std::vector<quire_step_result> results_;
     std::vector<uint32_t> tokens_;

@@ -9,7 +9,8 @@
 //   (2) and if no request was preempted, admits from the queue while fewer than `running` run and
 //       the next one fits: its whole prompt, or all its earlier tokens, in this one step. No blocks
 //       are held back.
-// A request leaves after the step that produced its last token.
+// A request whose prefix is loaded from a store is tried again in the next step, and so are those
+// after it in the queue. A request leaves after the step that produced its last token.
 #pragma once
 
 #include "replay.hpp"

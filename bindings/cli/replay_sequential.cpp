@@ -24,8 +24,14 @@ uint32_t run_step(ReplayCache *cache, quire_seq seq, const uint32_t *tokens, uin
     quire_step_item item{};
     item.seq = seq;
     item.token_count = count;
+    item.flags = QUIRE_ITEM_MAY_LOAD;
     quire_step_result result;
     quire_step step = cache->begin(&item, 1, tokens, count, &result);
+    while (result.outcome == QUIRE_ITEM_LOADING) {
+        cache->abort();
+        cache->wait_for_load();
+        step = cache->begin(&item, 1, tokens, count, &result);
+    }
     if (result.outcome != QUIRE_ITEM_RUN) does_not_fit(request, result.blocks_short);
     cache->commit_and_finish(step);
     return result.hit_tokens;
@@ -74,7 +80,7 @@ ReplayCounts replay_sequential(const ReplayOptions &options, const Trace &trace)
     counts.hit_tokens = loop.hit_tokens;
     counts.steps = loop.steps;
     counts.seconds = with_calls - bare_loop;
-    counts.stats = cache.stats();
+    cache.count(&counts);
     cache.write_dump(options);
     return counts;
 }

@@ -4,9 +4,10 @@
 The conversation trace of kvcache-ai/Mooncake (FAST'25, Apache-2.0) is looked for in QUIRE_TRACES,
 else beside the project in shared/traces. The golden columns come from two independent programs.
 
-    golden.py QUIRE SOURCE_ROOT BLOCKS|BLOCKS+HOST_BLOCKS...
+    golden.py QUIRE SOURCE_ROOT BLOCKS|BLOCKS+HOST_BLOCKS|BLOCKS/DISK_BLOCKS...
 
-A pool and a host tier give what a pool of the sum of their sizes gives.
+A pool and a host tier give what a pool of the sum of their sizes gives. A pool and a store that
+never evicts give what a pool that never evicts gives, which computes each block once.
 """
 
 import json
@@ -30,14 +31,17 @@ if not trace.exists():
     print(f"no {trace.name} in QUIRE_TRACES or ../shared/traces")
     sys.exit(77)
 for sizes in pools:
-    blocks, _, host_blocks = sizes.partition("+")
-    total = int(blocks) + int(host_blocks or 0)
+    blocks, _, disk_blocks = sizes.partition("/")
+    blocks, _, host_blocks = blocks.partition("+")
+    total = int(disk_blocks or blocks) + int(host_blocks or 0)
     tiers = ["--host-blocks", host_blocks] if host_blocks else []
+    tiers += ["--disk-blocks", disk_blocks] if disk_blocks else []
     out = subprocess.run([command, "replay", trace, "--blocks", blocks, *tiers, "--json"],
                          check=True, capture_output=True, text=True,
                          stdin=subprocess.DEVNULL).stdout
     result = json.loads(out)
-    got = (result["hit_tokens"], result["cached_blocks"] + result.get("host_cached_blocks", 0))
+    got = (result["hit_tokens"], result.get("disk_cached_blocks") or
+           result["cached_blocks"] + result.get("host_cached_blocks", 0))
     print(f"{sizes} blocks: {got[0]} tokens hit, {got[1]} blocks cached"
           + (f", {result['promoted_blocks']} promoted" if host_blocks else ""))
     if got != GOLDEN[total] or host_blocks and result["promoted_blocks"] == 0:
