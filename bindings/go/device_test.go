@@ -71,7 +71,13 @@ func (s *served) memory(numbers int) *Memory {
 // outputs are the means of all values so far.
 func (s *served) means(sequence Sequence, tokens []uint32, first int) []float32 {
 	s.Helper()
-	n := len(tokens)
+	items := []Item{{Sequence: sequence.Handle(), TokenCount: uint32(len(tokens))}}
+	return s.meansOf(items, tokens, first, len(tokens))
+}
+
+// meansOf is means for an item of which n tokens are left to compute.
+func (s *served) meansOf(items []Item, tokens []uint32, first, n int) []float32 {
+	s.Helper()
 	kv, q, out := s.memory(n*8), s.memory(n*16), s.memory(n*16)
 	defer func() {
 		for _, memory := range []*Memory{kv, q, out} {
@@ -81,8 +87,8 @@ func (s *served) means(sequence Sequence, tokens []uint32, first int) []float32 
 	for i, numbers := 0, kv.Float32s(); i < n*8; i++ {
 		numbers[i] = float32(first + i/8)
 	}
-	step, err := s.cache.BeginCommit(StepOptions{Queues: []*Queue{s.queue}}, s.batch,
-		[]Item{{Sequence: sequence.Handle(), TokenCount: uint32(n)}}, tokens, make([]Result, 1))
+	step, err := s.cache.BeginCommit(StepOptions{Queues: []*Queue{s.queue}}, s.batch, items, tokens,
+		make([]Result, 1))
 	must(s.T, err)
 	must(s.T, s.batch.KVWrite(KV{K: Operand{Memory: kv}, V: Operand{Memory: kv}}))
 	must(s.T, s.batch.Attend(Attend{Q: Operand{Memory: q}, Out: Operand{Memory: out}}))

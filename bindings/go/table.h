@@ -202,6 +202,32 @@ QUIRE_GO_CALL(calibration_merge,
               (a, a_bytes, b, b_bytes, out, capacity, size, e))
 QUIRE_GO_CALL(size_estimate, (const quire_size_desc *desc, quire_size_info *info, quire_error *e),
               (desc, info, e))
+QUIRE_GO_CALL(tier_open,
+              (quire_instance * instance, const quire_tier_desc *desc, quire_tier **out,
+               quire_error *e),
+              (instance, desc, out, e))
+QUIRE_GO_CALL(tier_close_wait, (quire_tier * tier, uint64_t timeout_ns, quire_error *e),
+              (tier, timeout_ns, e))
+QUIRE_GO_CALL(tier_get_stats, (quire_tier * tier, quire_store_stats *stats, quire_error *e),
+              (tier, stats, e))
+QUIRE_GO_CALL(cache_attach_tier,
+              (quire_cache * cache, quire_tier *tier, const quire_cache_tier_desc *desc,
+               quire_error *e),
+              (cache, tier, desc, e))
+QUIRE_GO_CALL(cache_detach_tier_wait, (quire_cache * cache, uint64_t timeout_ns, quire_error *e),
+              (cache, timeout_ns, e))
+QUIRE_GO_CALL(cache_poll_tier,
+              (quire_cache * cache, quire_cache_tier_progress *progress, quire_error *e),
+              (cache, progress, e))
+QUIRE_GO_CALL(cache_load_wait,
+              (quire_cache * cache, uint64_t timeout_ns, quire_cache_tier_progress *progress,
+               quire_error *e),
+              (cache, timeout_ns, progress, e))
+QUIRE_GO_CALL(cache_cancel_load, (quire_cache * cache, quire_seq seq, quire_error *e),
+              (cache, seq, e))
+QUIRE_GO_CALL(cache_get_tier_stats,
+              (quire_cache * cache, quire_cache_tier_stats *stats, quire_error *e),
+              (cache, stats, e))
 
 #undef QUIRE_GO_CALL
 
