@@ -16,6 +16,7 @@ use crate::device::DeviceInner;
 use crate::instance::InstanceInner;
 use crate::queue::QueueInner;
 use crate::shape::layers_of;
+use crate::tier::TierInner;
 use crate::{Calibration, Error, ErrorKind, Group, Instance, Result, Shard, Token, TokenSpan};
 
 /// How large each group's pool is; ignored if every group states its own blocks.
@@ -228,6 +229,8 @@ pub(crate) struct CacheInner {
     ended: Mutex<Ended>,
     // Number of readers of host tables, or -1 while the cache moves.
     readers: AtomicIsize,
+    // Stays open while it is attached.
+    pub(crate) tier: Mutex<Option<Arc<TierInner>>>,
     _instance: Arc<InstanceInner>,
 }
 
@@ -243,6 +246,9 @@ impl Drop for CacheInner {
     fn drop(&mut self) {
         self.sync();
         self.end_what_is_dropped();
+        if lock(&self.tier).is_some() {
+            let _ = invoke!(self.api, cache_detach_tier_wait(self.pointer(), u64::MAX));
+        }
         let _ = invoke!(self.api, cache_destroy(self.pointer()));
     }
 }
@@ -412,6 +418,7 @@ impl Instance {
             queues: Mutex::default(),
             ended: Mutex::default(),
             readers: AtomicIsize::new(0),
+            tier: Mutex::default(),
             _instance: self.inner.clone(),
         };
         {

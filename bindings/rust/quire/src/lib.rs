@@ -5,6 +5,7 @@
 mod attention;
 mod batch;
 mod cache;
+mod cache_tier;
 mod calibration;
 mod call;
 mod device;
@@ -21,12 +22,14 @@ mod session;
 mod shape;
 mod size;
 mod step;
+mod tier;
 
 pub use attention::{Attend, KvWrite, Merge, Operand};
 pub use batch::{
     AttentionOptions, Batch, BatchOptions, BatchViews, HostTables, Rope, RopeScaling, Views,
 };
 pub use cache::{Cache, CacheInfo, CacheOptions, Pool, PoolSize, Stats};
+pub use cache_tier::{AttachOptions, CacheTierStats, TierProgress, TierWrite};
 pub use calibration::{Calibration, LayerMagnitudes};
 pub use device::{Device, DeviceInfo, DeviceOptions, Tasks};
 pub use error::{CommitError, Error, ErrorKind, Result};
@@ -43,6 +46,7 @@ pub use session::{SessionIdentity, SessionInfo};
 pub use shape::{DType, Group, GroupKind, Scale, Shard};
 pub use size::{Bound, SizeEstimate, SizeModel};
 pub use step::{OpenStep, Preempt, Step, StepOptions};
+pub use tier::{Tier, TierOptions, TierStats};
 
 /// A token id; [`UNKNOWN_TOKEN`] stands for one that is still being sampled.
 pub type Token = u32;

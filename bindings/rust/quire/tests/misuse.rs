@@ -27,6 +27,7 @@ fn everything_may_be_sent_and_shared() {
     shared::<quire::OpenStep>();
     shared::<quire::Step>();
     shared::<quire::Batch>();
+    shared::<quire::Tier>();
     shared::<quire::Calibration>();
     shared::<quire::Event>();
     shared::<quire::Error>();

@@ -109,22 +109,30 @@ impl Served {
     }
 
     pub fn step(&mut self, sequence: &Sequence, tokens: &[u32]) -> Step {
-        let items = [Item::new(sequence).tokens(0, tokens.len() as u32)];
+        self.step_of(&[Item::new(sequence).tokens(0, tokens.len() as u32)], tokens)
+    }
+
+    fn step_of(&mut self, items: &[Item], tokens: &[u32]) -> Step {
         let queues = [&self.queue];
         let options = StepOptions { queues: &queues, ..StepOptions::default() };
         let mut results = [ItemResult::default()];
-        let step = self.cache.begin(options, &items, tokens, &mut results).unwrap();
+        let step = self.cache.begin(options, items, tokens, &mut results).unwrap();
         step.commit(Some(&mut self.batch)).unwrap()
     }
 
     /// Computes tokens whose values are `first` and up. The queries are zero, so the outputs are
     /// the means of all values so far.
     pub fn means(&mut self, sequence: &Sequence, tokens: &[u32], first: usize) -> Vec<f32> {
-        let n = tokens.len();
+        let items = [Item::new(sequence).tokens(0, tokens.len() as u32)];
+        self.means_of(&items, tokens, first, tokens.len())
+    }
+
+    /// `means` for an item of which `n` tokens are left to compute.
+    pub fn means_of(&mut self, items: &[Item], tokens: &[u32], first: usize, n: usize) -> Vec<f32> {
         let (kv, q, out) = (self.memory(n * 8), self.memory(n * 16), self.memory(n * 16));
         let values: Vec<f32> = (0..n * 8).map(|i| (first + i / 8) as f32).collect();
         kv.write(0, &values).unwrap();
-        let step = self.step(sequence, tokens);
+        let step = self.step_of(items, tokens);
         let (k, v) = (Operand::new(&kv, 0), Operand::new(&kv, 0));
         let write = KvWrite { layer: 0, k, v, dtype: DType::F32, q: None };
         step.kv_write(&self.queue, &write).unwrap();
