@@ -202,7 +202,8 @@ Status CacheCheck::count_names() {
     for (uint32_t slot = 0; slot < Loads::kMost; ++slot) {
         const Load &load = books_.loads[slot];
         for (uint32_t i = 0; !load.is_taken && i < load.blocks.size(); ++i) {
-            if (load.blocks[i] != kNullBlock) ++host_named_[i / load.length][load.blocks[i]].count;
+            if (load.blocks[i] == kNullBlock) continue;
+            ++host_named_[load.group_of(i)][load.blocks[i]].count;
         }
     }
     return each_sequence([&](uint32_t i) -> Status {

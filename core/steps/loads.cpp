@@ -55,7 +55,7 @@ void Loads::drop(Load *load) {
     of_[load->sequence] = Place{};
     for (uint32_t i = 0; i < load->blocks.size(); ++i) {
         if (load->blocks[i] == kNullBlock) continue;
-        journal_.drop_host(i / load->length, load->blocks[i], 0);
+        journal_.drop_host(load->group_of(i), load->blocks[i], 0);
     }
     if (!load->is_ready) ++ended;
     clear(load);

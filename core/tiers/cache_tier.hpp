@@ -119,12 +119,16 @@ class CacheTier final : public LoadSource {
     bool count_stored(uint32_t group, uint32_t end, const Load &load, const Digest &tenant);
     bool is_whole(uint32_t group, uint32_t length) const;
     bool take_blocks(const LoadRequest &request, Load *load);
+    bool is_enough(uint32_t length, uint32_t found) const;
 
     // load_progress
     void reap();
     void take_answer(const quire_store_answer &answer);
     void take_value(const Transfer &transfer, const quire_store_answer &answer, Load *load);
     bool is_right(const Transfer &transfer, const Load &load, CanonicalBlock *form);
+    void lose(Load *load, uint32_t index);
+    void cut(Load *load, uint32_t length);
+    void end_wait(Load *load);
     void expire();
     void cancel_orphans();
     void ask_for_loads();

@@ -144,11 +144,17 @@ bool CacheTier::take_blocks(const LoadRequest &request, Load *load) {
                                  });
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
         for (uint32_t i = 0; i < load->length; ++i) {
-            load->blocks[uint64_t{g} * load->length + i] =
+            load->blocks[uint64_t{g} * load->stride + i] =
                 is_needed(g, i) ? books_.journal.take_idle_host(g) : kNullBlock;
         }
     }
     return true;
+}
+
+// True if a hit of `length` blocks is worth a load where `found` blocks need none.
+bool CacheTier::is_enough(uint32_t length, uint32_t found) const {
+    return length > found &&
+           (length - found) << books_.geometry.block_shift >= desc_.min_load_tokens;
 }
 
 bool CacheTier::begin_load(const LoadRequest &request, Load *load) {
@@ -159,10 +165,9 @@ bool CacheTier::begin_load(const LoadRequest &request, Load *load) {
     uint32_t length = stored_run(request, from, load);
     if (length > request.hit && books_.geometry.any_window)
         length = best_length(request, length, *load);
-    if (length <= request.hit) return false;
-    const uint32_t gain = (length - request.hit) << books_.geometry.block_shift;
-    if (gain < desc_.min_load_tokens) return false;
-    load->length = length;
+    if (!is_enough(length, request.hit)) return false;
+    load->length = load->stride = length;
+    load->found = request.hit;
     load->first = request.from_front ? 0 : request.hit;
     load->next = 0;
     load->names.shrink(length);

@@ -6,10 +6,12 @@
 
 namespace quire {
 
+// The load that waits for the value; nullptr: it has ended, or does without that block.
 Load *CacheTier::load_of(const Transfer &transfer) {
     if (transfer.kind != QUIRE_STORE_GET) return nullptr;
     Load &load = books_.loads[transfer.load];
-    return load.handle != 0 && load.serial == transfer.serial ? &load : nullptr;
+    if (load.handle == 0 || load.serial != transfer.serial) return nullptr;
+    return load.index_of(transfer.entry) < load.length ? &load : nullptr;
 }
 
 void CacheTier::reap() {
@@ -45,7 +47,7 @@ void CacheTier::take_answer(const quire_store_answer &answer) {
 
 // True if the value is the block that the load awaits; counts what is wrong with it.
 bool CacheTier::is_right(const Transfer &transfer, const Load &load, CanonicalBlock *form) {
-    const uint32_t group = transfer.entry / load.length, index = transfer.entry % load.length;
+    const uint32_t group = load.group_of(transfer.entry), index = load.index_of(transfer.entry);
     const Geometry &geometry = books_.geometry;
     quire_cache_tier_stats &counts = books_.loads.counts;
     if (!CanonicalBlock::open(transfer.bytes.data(), transfer.bytes.size(), form).ok()) {
@@ -73,36 +75,71 @@ bool CacheTier::is_right(const Transfer &transfer, const Load &load, CanonicalBl
 
 void CacheTier::take_value(const Transfer &transfer, const quire_store_answer &answer, Load *load) {
     quire_cache_tier_stats &counts = books_.loads.counts;
+    const uint32_t index = load->index_of(transfer.entry);
     CanonicalBlock form;
     switch (answer.outcome) {
         case QUIRE_STORE_DONE:
             spend(transfer.piece.size_bytes);
             if (is_right(transfer, *load, &form)) break;
-            ++counts.loads_missed;
-            return books_.loads.fail(load);
+            return lose(load, index);
         case QUIRE_STORE_DAMAGED:
             ++counts.values_damaged;
-            ++counts.loads_missed;
-            return books_.loads.fail(load);
+            return lose(load, index);
         case QUIRE_STORE_FOREIGN:
         case QUIRE_STORE_SIZE:
             ++counts.values_foreign;
-            ++counts.loads_missed;
-            return books_.loads.fail(load);
+            return lose(load, index);
         case QUIRE_STORE_MISS:
-            ++counts.loads_missed;
-            return books_.loads.fail(load);
+            return lose(load, index);
         default:
             ++counts.loads_failed;
             return books_.loads.fail(load);
     }
     scatter(form, transfer.bytes.data(), books_.shards, load->blocks[transfer.entry]);
     counts.bytes_loaded += transfer.piece.size_bytes;
-    if (--load->awaited != 0) return;
+    if (--load->awaited == 0) end_wait(load);
+}
+
+void CacheTier::end_wait(Load *load) {
     load->is_ready = true;
     load->expiry_ns = now_ns() + desc_.load_expiry_ns;
-    ++counts.loads_ready;
+    ++books_.loads.counts.loads_ready;
     ++books_.loads.ended;
+}
+
+// A value of the block `index` is not to be had. The blocks before it still make a hit, unless they
+// are too few, or a window needs blocks for it that the load does not have.
+void CacheTier::lose(Load *load, uint32_t index) {
+    const bool is_missed = books_.geometry.any_window || !is_enough(index, load->found);
+    cut(load, is_missed ? 0 : index);
+    if (is_missed) {
+        ++books_.loads.counts.loads_missed;
+        books_.loads.fail(load);
+    } else if (load->awaited == 0) {
+        end_wait(load);
+    }
+}
+
+// Gives back the host blocks from `length` on. Values that are under way for them have no load now.
+void CacheTier::cut(Load *load, uint32_t length) {
+    for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
+        const Transfer &t = link_->transfers[slot];
+        if (t.cookie == 0 || load_of(t) != load) continue;
+        load->awaited -= load->index_of(t.entry) >= length ? 1 : 0;
+    }
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        for (uint32_t i = length; i < load->length; ++i) {
+            const uint64_t entry = uint64_t{g} * load->stride + i;
+            if (load->blocks[entry] == kNullBlock) continue;
+            books_.journal.drop_host(g, load->blocks[entry], 0);
+            load->blocks[entry] = kNullBlock;
+            load->awaited -= entry >= load->next ? 1 : 0;  // it was not asked for
+            ++books_.loads.counts.blocks_lost;
+        }
+    }
+    load->length = length;
+    load->tokens.shrink(uint64_t{length} << books_.geometry.block_shift);
+    load->names.shrink(length);
 }
 
 void CacheTier::expire() {
@@ -153,7 +190,7 @@ bool CacheTier::ask_for(Load *load) {
     uint32_t count = 0;
     while (load->next != load->blocks.size() && count != kAtOnce) {
         const uint32_t entry = load->next;
-        const uint32_t group = entry / load->length;
+        const uint32_t group = load->group_of(entry);
         if (load->blocks[entry] == kNullBlock) {
             ++load->next;
             continue;
@@ -170,7 +207,7 @@ bool CacheTier::ask_for(Load *load) {
         request = quire_store_request{};
         request.kind = QUIRE_STORE_GET;
         request.cookie = t->cookie;
-        request.label = keys_.label(load->names[entry % load->length], group, tenant);
+        request.label = keys_.label(load->names[load->index_of(entry)], group, tenant);
         request.pieces = &t->piece;
         request.piece_count = 1;
         asked[count++] = t;

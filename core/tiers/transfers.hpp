@@ -16,7 +16,7 @@ namespace quire {
 struct Transfer {
     uint64_t cookie = 0;  // 0: unused
     uint32_t kind = 0;    // QUIRE_STORE_*
-    uint32_t load = 0;    // GET: the load's slot, serial and entry
+    uint32_t load = 0;    // GET: the load's slot, and below its serial and entry
     uint64_t serial = 0;
     uint32_t entry = 0;
     bool is_cancelled = false;

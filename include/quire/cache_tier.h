@@ -20,8 +20,10 @@
  *                asks once: again only after other tokens dropped its load, after it was computed,
  *                or if the device has lost what a load was to continue, for which the item then
  *                waits once more.
- *                docs/tiers.md says how a block is named. Every value is checked when it arrives;
- *                whatever is wrong with it, it is a miss and is computed.
+ *                docs/tiers.md says how a block is named. Every value is checked when it arrives.
+ *                If one is gone or wrong in any way, the load ends before its block: the item finds
+ *                the blocks before it, if these are still enough for a load, and computes the rest.
+ *                In a cache with a window group such a load is a miss as a whole.
  * Tenants        A namespace is named by quire_namespace_desc.key, the default one by its being the
  *                default; one without a key has no name outside of the cache, so nothing of it is
  *                written or loaded. Two namespaces with equal keys are one tenant.
@@ -86,7 +88,7 @@ typedef struct quire_cache_tier_stats {
     uint64_t loads_begun;
     uint64_t loads_ready;
     uint64_t loads_used;      /* whose blocks a committed step swapped in */
-    uint64_t loads_missed;    /* a value was gone, damaged or foreign */
+    uint64_t loads_missed;    /* a value was gone, damaged or foreign, and too little was left */
     uint64_t loads_failed;    /* the store failed, or refused the request */
     uint64_t loads_late;      /* past load_timeout_ns */
     uint64_t loads_expired;   /* past load_expiry_ns */
@@ -105,6 +107,8 @@ typedef struct quire_cache_tier_stats {
     uint64_t blocks_refused; /* the store was full or failed */
     uint64_t blocks_dropped; /* not written: the queue was full, or the tier was detached */
     uint64_t blocks_evicted; /* not written: they waited for that, and left the cache first */
+    uint64_t blocks_lost;    /* that loads were to bring and did not, because their value, or that
+                                of a block before them, was gone, damaged or foreign */
 } quire_cache_tier_stats;
 
 /* Puts a tier below the cache. From now on it serves this cache alone: quire_tier_request_wait and

@@ -24,7 +24,14 @@ quire::test::StubControl control;
 const quire_store_api *memory = nullptr;
 
 std::mutex mutex;
-std::map<uint64_t, quire_store_piece> asked;  // GETs under way
+
+// A GET under way.
+struct Asked {
+    quire_store_piece piece;
+    uint32_t number;  // of those before it
+};
+
+std::map<uint64_t, Asked> asked;
 std::vector<quire_store_answer> held;
 std::vector<uint8_t> first_value;
 
@@ -40,8 +47,7 @@ quire_status submit(quire_store *store, const quire_store_request *requests, uin
         const auto &r = *reinterpret_cast<const quire_store_request *>(
             reinterpret_cast<const char *>(requests) + uint64_t{i} * stride);
         if (r.kind == QUIRE_STORE_GET) {
-            asked[r.cookie] = r.pieces[0];
-            ++control.gets;
+            asked[r.cookie] = {r.pieces[0], static_cast<uint32_t>(control.gets++)};
         }
         if (r.kind == QUIRE_STORE_PUT && first_value.empty()) {
             const auto *at = static_cast<const uint8_t *>(r.pieces[0].address);
@@ -66,8 +72,9 @@ void tamper(uint8_t *bytes, uint64_t size_bytes) {
 void change(quire_store_answer *answer) {
     if (answer->kind == QUIRE_STORE_PUT && control.fails_puts) answer->outcome = QUIRE_STORE_FAILED;
     if (answer->kind != QUIRE_STORE_GET) return;
-    const quire_store_piece piece = asked[answer->cookie];
+    const auto [piece, number] = asked[answer->cookie];
     asked.erase(answer->cookie);
+    if ((control.picks >> number % 64 & 1) == 0) return;
     auto *at = static_cast<uint8_t *>(piece.address);
     if (control.spoils) at[piece.size_bytes / 2] ^= 1;
     if (control.tampers_at < piece.size_bytes) tamper(at, piece.size_bytes);
@@ -76,6 +83,20 @@ void change(quire_store_answer *answer) {
     if (control.fails_gets) answer->outcome = QUIRE_STORE_FAILED;
     if (control.cuts) answer->outcome = QUIRE_STORE_SIZE;
     if (control.forgets) answer->outcome = QUIRE_STORE_MISS;
+}
+
+uint32_t turn_of(const Asked &one) {
+    return control.descends ? control.starts_at - one.number : one.number - control.starts_at;
+}
+
+// Where in `held` the next answer is; its end: that has to wait.
+std::vector<quire_store_answer>::iterator next_answer() {
+    if (control.starts_at == UINT32_MAX || asked.empty()) return held.begin();
+    const auto next = std::min_element(
+        asked.begin(), asked.end(),
+        [](const auto &a, const auto &b) { return turn_of(a.second) < turn_of(b.second); });
+    return std::find_if(held.begin(), held.end(),
+                        [&](const auto &answer) { return answer.cookie == next->first; });
 }
 
 quire_status reap(quire_store *store, quire_store_answer *answers, uint32_t capacity,
@@ -92,9 +113,12 @@ quire_status reap(quire_store *store, quire_store_answer *answers, uint32_t capa
     *count = 0;
     if (control.holds) return QUIRE_OK;
     if (control.reverses) std::reverse(held.begin(), held.end());
-    while (*count < capacity && !held.empty()) {
-        quire_store_answer answer = held.front();
-        held.erase(held.begin());
+    while (*count < capacity && !held.empty() && control.lets != 0) {
+        const auto next = next_answer();
+        if (next == held.end()) break;
+        quire_store_answer answer = *next;
+        held.erase(next);
+        if (control.lets != UINT32_MAX) --control.lets;
         change(&answer);
         if (control.lies) answer.cookie ^= 1;
         std::memcpy(reinterpret_cast<char *>(answers) + uint64_t{*count} * stride, &answer,

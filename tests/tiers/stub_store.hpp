@@ -25,14 +25,22 @@ struct StubControl {
     std::atomic<uint32_t> tampers_to{0};
     std::atomic<uint32_t> tampered{0};  // the word that was there
     std::atomic<uint64_t> gets{0};      // taken
+    // Bit i: the faults are for the GET before which `gets` was i, or, if that is more, i % 64.
+    std::atomic<uint64_t> picks{UINT64_MAX};
+    // Answers to GETs come in the order of the requests, this one first and at last those before
+    // it; the other way round with `descends`. UINT32_MAX: as the store has them.
+    std::atomic<uint32_t> starts_at{UINT32_MAX};
+    std::atomic<bool> descends{false};
+    std::atomic<uint32_t> lets{UINT32_MAX};  // so many answers come; others wait
     std::atomic<uint64_t> cancels{0};
 
     void reset() {
         for (std::atomic<bool> *one : {&holds, &reverses, &takes_none, &fails_gets, &fails_puts,
-                                       &spoils, &swaps, &cuts, &forgets, &lies}) {
+                                       &spoils, &swaps, &cuts, &forgets, &lies, &descends}) {
             *one = false;
         }
-        tampers_at = UINT32_MAX;
+        tampers_at = starts_at = lets = UINT32_MAX;
+        picks = UINT64_MAX;
     }
 };
 

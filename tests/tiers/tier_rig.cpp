@@ -42,11 +42,11 @@ RigCache::RigCache(quire_instance *of, const RigShape &shape) : instance(of), sh
         group.k_head_dim = group.v_head_dim = kDim;
         group.k_dtype = shape.k_dtype;
     }
-    groups[1].kind = QUIRE_GROUP_WINDOW;
+    if (shape.window != 0) groups[1].kind = QUIRE_GROUP_WINDOW;
     groups[1].window = shape.window;
     auto desc = described<quire_cache_desc>();
     desc.groups = groups;
-    desc.group_count = shape.window != 0 ? 2 : 1;
+    desc.group_count = group_count();
     desc.group_stride = sizeof groups[0];
     const uint32_t layer_groups[2] = {0, 1};
     desc.layer_groups = layer_groups;
@@ -157,14 +157,13 @@ quire_status RigCache::begin(const std::vector<Item> &items) {
 // Writes the rows of tokens [begin, end), or counts those that differ.
 void RigCache::each_row(quire_seq seq, uint32_t begin, uint32_t end, bool writes) {
     const Known &known = of(seq);
-    const uint32_t group_count = shape_.window != 0 ? 2 : 1;
     std::vector<uint64_t> rows(end);
     uint64_t row = known.seed;
     for (uint32_t i = 0; i < end; ++i) {
         row = (row ^ known.tokens[i]) * 0xD6E8FEB86659FD93u + i;
         rows[i] = row;
     }
-    for (uint32_t g = 0; g < group_count; ++g) {
+    for (uint32_t g = 0; g < group_count(); ++g) {
         std::vector<int32_t> ids(1'024);
         uint32_t count = 0;
         ASSERT_EQ(api.step_blocks(cache, step, seq, g, 0, ids.data(), 1'024, &count, &error),
@@ -176,7 +175,7 @@ void RigCache::each_row(quire_seq seq, uint32_t begin, uint32_t end, bool writes
             for (uint32_t i = begin; i < end; ++i) {
                 const int32_t block = ids[i / kBlockTokens];
                 if (block == 0) continue;  // its window has passed
-                if (!writes && g == 1 && i + shape_.window <= end) continue;
+                if (!writes && shape_.window != 0 && g == 1 && i + shape_.window <= end) continue;
                 auto *at = reinterpret_cast<char *>(pool.address) + block * pool.block_stride +
                            (i % kBlockTokens) * pool.k_token_stride;
                 for (uint32_t side = 0; side < 2; ++side, at += pool.v_offset) {

@@ -26,7 +26,8 @@ struct RigShape {
     uint32_t blocks = 33;  // the null block included
     uint32_t host_blocks = 32;
     uint32_t shards = 1;
-    uint32_t window = 0;  // of a second group; 0: there is one group
+    uint32_t groups = 1;
+    uint32_t window = 0;  // of a second group; 0: none has one
     uint32_t k_dtype = QUIRE_DTYPE_F32;
     uint32_t flags = QUIRE_CACHE_AUDIT;
 };
@@ -100,6 +101,7 @@ class RigCache {
         Tokens tokens;
         uint64_t seed;
     };
+    uint32_t group_count() const { return shape_.window != 0 ? 2 : shape_.groups; }
     void each_row(quire_seq seq, uint32_t begin, uint32_t end, bool writes);
 
     RigShape shape_;

@@ -57,6 +57,7 @@ class CacheTierStats:
     blocks_refused: int
     blocks_dropped: int
     blocks_evicted: int
+    blocks_lost: int
 
 
 def _filled(kind: Any, struct: Any) -> Any:

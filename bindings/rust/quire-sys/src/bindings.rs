@@ -2119,12 +2119,13 @@ pub struct quire_cache_tier_stats {
     pub blocks_refused: u64,
     pub blocks_dropped: u64,
     pub blocks_evicted: u64,
+    pub blocks_lost: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of quire_cache_tier_stats",
-    ][::core::mem::size_of::<quire_cache_tier_stats>() - 168usize];
+    ][::core::mem::size_of::<quire_cache_tier_stats>() - 176usize];
     [
         "Alignment of quire_cache_tier_stats",
     ][::core::mem::align_of::<quire_cache_tier_stats>() - 8usize];
@@ -2194,6 +2195,9 @@ const _: () = {
     [
         "Offset of field: quire_cache_tier_stats::blocks_evicted",
     ][::core::mem::offset_of!(quire_cache_tier_stats, blocks_evicted) - 160usize];
+    [
+        "Offset of field: quire_cache_tier_stats::blocks_lost",
+    ][::core::mem::offset_of!(quire_cache_tier_stats, blocks_lost) - 168usize];
 };
 impl Default for quire_cache_tier_stats {
     fn default() -> Self {
