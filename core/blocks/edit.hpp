@@ -42,7 +42,8 @@ struct Evict {
     bool unlinked;     // the node is out of reach since
     bool displaced;    // undone, but items that stay have changed what the node names
     bool is_host;      // it is a block of the host tier
-    bool is_lost;      // no Demote follows
+    bool is_lost : 1;  // no Demote follows
+    bool is_loss : 1;  // nor is it kept elsewhere (LossWatch)
     bool was_demoted;  // Block::is_demoted
 
     uint32_t named() const { return is_host ? block | kOnHost : block; }

@@ -122,6 +122,7 @@ uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker, boo
         if (edit.unlinked) tree_.unlink(b.node);
         tree_.change_blocks(b.node)[group] = kNullBlock;
         edit.is_lost = true;
+        edit.is_loss = would_lose(edit.node, group);
         ++evictions_;
     }
     b.node = kNone;
@@ -293,6 +294,15 @@ uint32_t Journal::attach(uint32_t sequence, uint32_t index, uint32_t node, Conte
         if (b.owner != sequence && b.owner != kNone) foreign |= uint32_t{1} << g;
     }
     return foreign;
+}
+
+// The node is about to be forgotten, or in one group, with its blocks of groups [begin, end).
+void Journal::note_losses(uint32_t node, uint32_t begin, uint32_t end) {
+    if (watch_ == nullptr) [[likely]]
+        return;
+    for (uint32_t g = begin; g < end; ++g) {
+        if (tree_.blocks(node)[g] != kNullBlock && watch_->would_lose(node, g)) watch_->note_loss();
+    }
 }
 
 // Takes a node's blocks from it; unreferenced ones become free.

@@ -28,6 +28,18 @@ struct Content {
     uint64_t depends;
 };
 
+// Hears of evicted content that is kept nowhere else.
+class LossWatch {
+ public:
+    // True if the node's block of the group would be lost if it were evicted now.
+    virtual bool would_lose(uint32_t node, uint32_t group) const = 0;
+    // One was evicted, and that is final.
+    virtual void note_loss() = 0;
+
+ protected:
+    ~LossWatch() = default;
+};
+
 class Journal {
  public:
     Journal(const HostAllocator *host, const Timeline *timeline)
@@ -248,6 +260,8 @@ class Journal {
     void forget_runs();
 
     void retire(uint64_t old_oldest);
+    // nullptr: no one hears of losses.
+    void watch_losses(LossWatch *watch) { watch_ = watch; }
     uint64_t evictions() const { return evictions_; }  // content that was lost
     uint64_t demotions() const { return demotions_; }
     uint64_t promotions() const { return promotions_; }
@@ -298,6 +312,10 @@ class Journal {
     void prefetch_settling(const StepEdits &step, uint32_t i, uint32_t end) const;
     bool rests_on_doomed(const Edit &any_edit) const;
     void name_again(const Evict &edit);
+    bool would_lose(uint32_t node, uint32_t group) const {
+        return watch_ != nullptr && watch_->would_lose(node, group);
+    }
+    void note_losses(uint32_t node, uint32_t begin, uint32_t end);
     void detach(uint32_t node);
     bool is_unused_leaf(uint32_t node) const;
     bool is_unused(uint32_t node) const;
@@ -327,6 +345,7 @@ class Journal {
     uint32_t group_count_ = 0;
     uint16_t block_tokens_ = 0;
     StepEdits *step_ = nullptr;
+    LossWatch *watch_ = nullptr;
     uint64_t evictions_ = 0;
     uint64_t demotions_ = 0;
     uint64_t promotions_ = 0;

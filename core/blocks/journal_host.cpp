@@ -47,6 +47,7 @@ uint32_t Journal::evict_host(uint32_t group, uint64_t barrier) {
     edit.group = static_cast<uint8_t>(group);
     edit.unlinked = full_[group] && tree_.linked(b.node);
     edit.is_host = edit.is_lost = true;
+    edit.is_loss = would_lose(b.node, group);
     edit.was_demoted = b.is_demoted;
     if (edit.unlinked) tree_.unlink(b.node);
     tree_.change_blocks(b.node)[group] = kNullBlock;
@@ -188,6 +189,8 @@ void Journal::make_idle_host(uint32_t group, uint32_t count) {
         uint32_t block = host.oldest_cached(timeline_->oldest());
         if (block == kNone) return;
         ++evictions_;
+        const bool is_whole = full_[group];
+        note_losses(host[block].node, is_whole ? 0 : group, is_whole ? group_count_ : group + 1);
         drop_cached(group, block | kOnHost);
     }
 }

@@ -41,6 +41,7 @@ void Journal::forget_leaves(uint64_t wanted) {
                 while (node != kNone && is_unused_leaf(node)) {
                     uint32_t named = tree_.blocks(node)[g];
                     if (named == kNullBlock || pool[named].stamp > stamp) break;
+                    note_losses(node, 0, group_count_);
                     node = forget(node);
                     found = true;
                 }

@@ -221,8 +221,11 @@ void Journal::prefetch_settling(const StepEdits &step, uint32_t i, uint32_t end)
 }
 
 void Journal::settle_evict(const Evict &edit) {
+    if (edit.is_loss && watch_ != nullptr) [[unlikely]]
+        watch_->note_loss();
     if (tree_.generation(edit.node) != edit.generation) return;  // forgotten, or freed just now
     if (!tree_.linked(edit.node)) {
+        note_losses(edit.node, 0, group_count_);
         detach(edit.node);
         tree_.free_node(edit.node);
     } else if (!any_full_) {

@@ -85,6 +85,7 @@ Status CacheTier::attach(const quire_cache_tier_desc &desc, StoreLink *link) {
         return no_host_memory();
     }
     link_ = link;
+    books_.journal.watch_losses(desc.write == QUIRE_TIER_WRITE_BACK ? this : nullptr);
     for (Sweep &sweep : sweeps_) sweep = Sweep{};
     is_detaching_ = is_flushing_ = is_flushed_ = is_asleep_ = lied_ = cannot_copy_ = false;
     return Status{};
@@ -172,6 +173,7 @@ bool CacheTier::is_drained() {
 
 void CacheTier::end_detach() {
     leave_devices();
+    books_.journal.watch_losses(nullptr);
     books_.loads.close();
     books_.unsaved.close();
     keys_.close();

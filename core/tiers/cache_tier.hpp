@@ -25,7 +25,7 @@
 
 namespace quire {
 
-class CacheTier final : public LoadSource {
+class CacheTier final : public LoadSource, public LossWatch {
  public:
     // The most that one call of a step does, besides one block: about 1 ms of copying and checking.
     static constexpr uint64_t kStepBytes = uint64_t{4} << 20;
@@ -69,6 +69,8 @@ class CacheTier final : public LoadSource {
 
     bool begin_load(const LoadRequest &request, Load *load) override;
     uint64_t now_ns() override { return link_->now_ns(); }
+    bool would_lose(uint32_t node, uint32_t group) const override;
+    void note_loss() override { ++books_.loads.counts.blocks_evicted; }
 
  private:
     // The last look at a group's oldest blocks.

@@ -6,7 +6,7 @@
 // each group on the last level that it has, which is the host tier if evicted blocks go there. They
 // are looked at again after a quarter of them may be gone, so a block is looked at a few times
 // before it is evicted, and a call that has nothing to do costs nothing. What is evicted faster
-// than that is lost, as with every other policy.
+// than that is lost, and counted as it is evicted, whether or not it was queued.
 
 #include "core/tiers/cache_tier.hpp"
 
@@ -56,6 +56,12 @@ void CacheTier::note_oldest(const BlockPool &pool, uint32_t group, uint32_t most
         const uint32_t node = pool[block].node;
         if (!keys_.is_kept(node, group)) books_.unsaved.note(node, tree.generation(node));
     }
+}
+
+// A block that is on its way to the tier counts as kept: if it is lost, that shows when it arrives.
+bool CacheTier::would_lose(uint32_t node, uint32_t group) const {
+    if (is_asleep_ || lied_ || keys_.is_kept(node, group)) return false;
+    return keys_.tenant(keys_.root_of(node)) != nullptr;
 }
 
 void CacheTier::note_all_cached() {

@@ -130,7 +130,7 @@ bool CacheTier::write_front() {
     quire_cache_tier_stats &counts = books_.loads.counts;
     NodeName *name = nullptr;
     if (tree.generation(entry.node) != entry.generation || !tree.in_use(entry.node)) {
-        ++counts.blocks_evicted;
+        counts.blocks_evicted += desc_.write != QUIRE_TIER_WRITE_BACK ? 1 : 0;  // would_lose()
     } else if (is_asleep_ || lied_) {
         ++counts.blocks_dropped;
     } else {

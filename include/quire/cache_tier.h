@@ -106,7 +106,7 @@ typedef struct quire_cache_tier_stats {
     uint64_t blocks_known;   /* not written: the store has them */
     uint64_t blocks_refused; /* the store was full or failed */
     uint64_t blocks_dropped; /* not written: the queue was full, or the tier was detached */
-    uint64_t blocks_evicted; /* not written: they waited for that, and left the cache first */
+    uint64_t blocks_evicted; /* not written: they left the cache first */
     uint64_t blocks_lost;    /* that loads were to bring and did not, because their value, or that
                                 of a block before them, was gone, damaged or foreign */
 } quire_cache_tier_stats;
