@@ -98,6 +98,7 @@ void print_tables(const DumpFile &file) {
     print_kind(file, "sequence",
                {"id", "handle", "namespace", "known", "computed", "drafts", "blocks_held",
                 "last_step", "change", "flags"});
+    print_kind(file, "load", {"id", "sequence", "state", "first", "length", "awaited"});
     std::printf("\n%zu nodes, %zu scopes, %zu changes, %zu edits, %zu copies; --json shows all\n",
                 file.of("node").size(), file.of("scope").size(), file.of("change").size(),
                 file.of("edit").size(), file.of("copy").size());

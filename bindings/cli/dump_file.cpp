@@ -96,6 +96,7 @@ const std::map<std::string, std::vector<std::string>> kIdentity = {
     {"sequence", {"id"}},
     {"namespace", {"id"}},
     {"table", {"id", "group"}},
+    {"load", {"id"}},
 };
 
 }  // namespace

@@ -243,4 +243,24 @@ void CacheDump::write_table(uint32_t index, uint32_t group) {
     out_.close();
 }
 
+void CacheDump::write_loads() {
+    for (uint32_t i = 0; i < Loads::kMost; ++i) {
+        const Load &load = books_.loads[i];
+        if (load.handle == 0) continue;
+        out_.open("load");
+        out_.number("id", i);
+        out_.index("sequence", load.sequence);
+        out_.word("state", load.is_taken ? "taken" : load.is_ready ? "ready" : "running");
+        out_.number("first", load.first);
+        out_.number("length", load.length);
+        out_.number("found", load.found);
+        out_.number("awaited", load.awaited);
+        out_.number("serial", load.serial);
+        out_.number("next", load.next);
+        out_.number("stride", load.stride);
+        out_.list("blocks", load.blocks.data(), load.blocks.size());
+        out_.close();
+    }
+}
+
 }  // namespace quire

@@ -39,6 +39,7 @@ Status CacheCheck::run() {
     QUIRE_TRY(books_.journal.check());
     bool may_be_bare = books_.geometry.any_full || books_.records.is_open();
     if (!may_be_bare) QUIRE_TRY(books_.journal.tree().check_bare());
+    QUIRE_TRY(check_loads());
     QUIRE_TRY(count_names());
     for (uint32_t g = 0; g < group_count; ++g) {
         QUIRE_TRY(check_references(g));
@@ -189,7 +190,54 @@ void CacheCheck::count_edits() {
     }
 }
 
-// REQUIRES: the tables' ids are in range.
+// The invariants in loads.hpp, except those of references.
+Status CacheCheck::check_loads() const {
+    uint32_t count = 0;
+    for (uint32_t slot = 0; slot < Loads::kMost; ++slot) {
+        const Load &load = books_.loads[slot];
+        if (load.handle == 0) continue;
+        ++count;
+        const bool is_of = load.sequence < books_.sequences.size() && is_live(load.sequence) &&
+                           books_.handles.handle(load.sequence) == load.handle;
+        if (!is_of || books_.loads.find(load.sequence, load.handle) != &load)
+            return wrong("load %u belongs to sequence %u, which has another or no load", slot,
+                         load.sequence);
+        if (load.is_ready != (load.awaited == 0) || (load.is_taken && !load.is_ready))
+            return wrong("load %u waits for %u blocks, and is %s%s", slot, load.awaited,
+                         load.is_ready ? "ready" : "running", load.is_taken ? ", taken" : "");
+        QUIRE_TRY(check_load(load, slot));
+    }
+    if (count == books_.loads.count()) return Status{};
+    return wrong("there are %u loads, but %u are counted", count, books_.loads.count());
+}
+
+// Which host blocks a load has. Where a group has a window, only that none is past the load's end.
+Status CacheCheck::check_load(const Load &load, uint32_t slot) const {
+    const Geometry &geometry = books_.geometry;
+    if (load.first >= load.length || load.length > load.stride ||
+        load.names.size() != load.length ||
+        load.tokens.size() != uint64_t{load.length} << geometry.block_shift ||
+        load.blocks.size() != uint64_t{load.stride} * geometry.group_count) {
+        return wrong("load %u is of blocks %u to %u, but has room for %u and %" PRIu64 " names",
+                     slot, load.first, load.length, load.stride, load.names.size());
+    }
+    uint64_t held = 0;
+    for (uint64_t entry = 0; entry < load.blocks.size(); ++entry) {
+        const uint32_t group = load.group_of(entry), index = load.index_of(entry);
+        const uint32_t block = load.blocks[entry];
+        held += block != kNullBlock ? 1 : 0;
+        const bool is_right = geometry.any_window ? block == kNullBlock || index < load.length
+                                                  : (block != kNullBlock) == (index >= load.first &&
+                                                                              index < load.length);
+        if (is_right && block < books_.journal.host_pool(group)->block_count()) continue;
+        return wrong("load %u of blocks %u to %u has host block %u for block %u of group %u", slot,
+                     load.first, load.length, block, index, group);
+    }
+    if (load.awaited <= held) return Status{};
+    return wrong("load %u waits for %u blocks, and has %" PRIu64, slot, load.awaited, held);
+}
+
+// REQUIRES: the ids of tables and loads are in range.
 Status CacheCheck::count_names() {
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         const BlockPool *host = books_.journal.host_pool(g);

@@ -48,6 +48,8 @@ class CacheCheck {
     Status check_sequences() const;
     void count_edits();
     Status count_names();
+    Status check_loads() const;
+    Status check_load(const Load &load, uint32_t slot) const;
     Status check_references(uint32_t group) const;
     Status check_host_references(uint32_t group) const;
     Status check_owners(uint32_t group) const;

@@ -185,6 +185,7 @@ uint64_t CacheDump::write() {
         write_sequence(i);
         for (uint32_t g = 0; g < books_.geometry.group_count; ++g) write_table(i, g);
     }
+    write_loads();
     out_.end();
     return out_.size_bytes();
 }

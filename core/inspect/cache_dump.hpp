@@ -4,7 +4,7 @@
 // record.
 //
 //   cache_dump.cpp  the cache, its steps and what they change
-//   books_dump.cpp  pools, blocks, tree, namespaces, sequences and tables
+//   books_dump.cpp  pools, blocks, tree, namespaces, sequences, tables and loads
 //
 // Equal books give equal bytes: nothing here depends on an address. The books may be broken, since
 // that is when a dump is wanted, so no list is followed, and no index is used before it is compared
@@ -62,6 +62,7 @@ class CacheDump {
     void write_sequence(uint32_t index);
     void write_tokens(const char *name, const Buffer &buffer, uint32_t count);
     void write_table(uint32_t index, uint32_t group);
+    void write_loads();
     uint64_t hash(const uint32_t *words, uint64_t count) const;
 
     const CacheParts &parts_;

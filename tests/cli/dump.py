@@ -75,6 +75,19 @@ def two_are_compared(folder, path):
     expect(sorted(row["change"] for row in rows) == ["added", "differs", "removed"], rows)
 
 
+def loads_are_shown(folder, path):
+    expect("awaited" not in done("dump", path), "no load, no table")
+    load = {"record": "load", "id": 63, "sequence": 4, "state": "ready", "first": 2, "length": 9,
+            "awaited": 0}
+    other = folder / "load.dump"
+    other.write_bytes(with_new_sum(path.read_bytes().splitlines()[:-1] +
+                                   [json.dumps(load, separators=(",", ":")).encode()]))
+    lines = [line.split() for line in done("dump", other).splitlines()]
+    expect(["load", "sequence", "state", "first", "length", "awaited"] in lines, lines)
+    expect(["63", "4", "ready", "2", "9", "0"] in lines, lines)
+    expect(done("dump", "--diff", path, other) == "+ load id 63\n", "a new record")
+
+
 def what_is_none_is_refused(folder, path):
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
@@ -117,6 +130,7 @@ with tempfile.TemporaryDirectory() as name:
     dump = replayed(place, "day.dump", 40)
     dump_is_shown(dump)
     two_are_compared(place, dump)
+    loads_are_shown(place, dump)
     what_is_none_is_refused(place, dump)
     expect(replayed(place, "again.dump", 0).stat().st_size > 0, "all of the trace")
 print("ok")

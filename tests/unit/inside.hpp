@@ -17,6 +17,7 @@ namespace quire {
 
 // Access to the core's private parts.
 struct Inside {
+    static CacheBooks &books(Cache &c) { return c.parts_.books; }
     static Journal &journal(Cache &c) { return c.parts_.books.journal; }
     static Timeline &timeline(Cache &c) { return c.parts_.books.timeline; }
     static Namespaces &namespaces(Cache &c) { return c.parts_.books.namespaces; }
