@@ -93,7 +93,7 @@ void Loads::forget(uint32_t sequence, uint64_t handle) {
 
 void Loads::settle(Load *load) {
     ++counts.loads_used;
-    counts.tokens_loaded += uint64_t{load->length} << geometry_->block_shift;
+    counts.tokens_loaded += uint64_t{load->length - load->found} << geometry_->block_shift;
     of_[load->sequence] = Place{};
     clear(load);
 }

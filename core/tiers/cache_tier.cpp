@@ -9,6 +9,7 @@ namespace {
 constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kLoadTimeout = 2 * kSecond;
 constexpr uint64_t kLoadExpiry = 10 * kSecond;
+constexpr uint64_t kLongest = UINT64_MAX / 2;  // can be added to any time
 constexpr uint64_t kMaxLoadBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxWriteBytes = uint64_t{16} << 20;
 
@@ -63,6 +64,8 @@ Status CacheTier::attach(const quire_cache_tier_desc &desc, StoreLink *link) {
     desc_ = desc;
     if (desc_.load_timeout_ns == 0) desc_.load_timeout_ns = kLoadTimeout;
     if (desc_.load_expiry_ns == 0) desc_.load_expiry_ns = kLoadExpiry;
+    if (desc_.load_timeout_ns > kLongest) desc_.load_timeout_ns = kLongest;
+    if (desc_.load_expiry_ns > kLongest) desc_.load_expiry_ns = kLongest;
     if (desc_.max_load_bytes == 0) desc_.max_load_bytes = kMaxLoadBytes;
     if (desc_.max_write_bytes == 0) desc_.max_write_bytes = kMaxWriteBytes;
     const Geometry &geometry = books_.geometry;

@@ -97,7 +97,7 @@ typedef struct quire_cache_tier_stats {
                                  device has lost the blocks before them */
     uint64_t loads_short;     /* not begun: the host tier had too few free blocks, or too many loads
                                  are running */
-    uint64_t tokens_loaded;   /* in loads that were used */
+    uint64_t tokens_loaded;   /* by loads that were used, beyond what the device had */
     uint64_t bytes_loaded;    /* of values that arrived and were right */
     uint64_t values_damaged;  /* that arrived and failed their check */
     uint64_t values_foreign;  /* of another model, tenant, prefix or cache */

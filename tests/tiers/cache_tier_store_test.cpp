@@ -259,7 +259,7 @@ TEST_F(CacheTierStore, a_load_that_no_item_fetches_expires) {
     rig = std::make_unique<RigCache>(instance);
     auto desc = described<quire_cache_tier_desc>();
     desc.fingerprint[0] = 1;
-    desc.load_timeout_ns = UINT64_MAX / 4;
+    desc.load_timeout_ns = UINT64_MAX;
     desc.load_expiry_ns = 1;
     ASSERT_EQ(api.cache_attach_tier(rig->cache, tier, &desc, &error), QUIRE_OK);
     quire_seq seq = rig->create();

@@ -143,6 +143,7 @@ TEST_F(CacheTier, loads_only_what_the_device_lacks) {
     const uint64_t before = rig.stats().bytes_loaded;
     quire_seq seq = rig.create();
     EXPECT_EQ(rig.run_to_the_end(seq, tokens).hit_tokens, 128u);
+    EXPECT_EQ(rig.stats().tokens_loaded, 64u);
     rig.end(seq);
     rig.evict_all();
     const uint64_t half = rig.stats().bytes_loaded - before;
