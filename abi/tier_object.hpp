@@ -31,10 +31,13 @@ class TierLink final : public StoreLink {
 
     Status submit(const quire_store_request *requests, uint32_t count, uint32_t *taken,
                   quire_error *error) override {
-        QUIRE_TRY(call_store<&quire_store_api::submit>(
-            api_, error, store_, requests, count, uint32_t{sizeof(quire_store_request)}, taken));
-        if (*taken <= count) return Status{};
-        return store_lied(api_, error, "submit took more requests than there were");
+        Status given = call_store<&quire_store_api::submit>(
+            api_, error, store_, requests, count, uint32_t{sizeof(quire_store_request)}, taken);
+        if (given.ok() && *taken <= count) return Status{};
+        if (given.ok())
+            given = store_lied(api_, error, "submit took more requests than there were");
+        *taken = given.code == QUIRE_E_BACKEND ? count : 0;
+        return given;
     }
     Status reap(quire_store_answer *answers, uint32_t capacity, uint32_t *count,
                 quire_error *error) override {

@@ -168,7 +168,7 @@ bool CacheTier::is_drained() {
         uint32_t taken = 0;
         Status given = link_->submit(&request, 1, &taken, &lie_);
         is_flushing_ = given.ok() && taken == 1;
-        if (!is_flushing_) link_->transfers.end(flush);
+        if (taken == 0) link_->transfers.end(flush);
         if (!given.ok()) return true;  // a store without it, or one that takes no more
     }
     return is_flushed_ && link_->transfers.count() == 0;

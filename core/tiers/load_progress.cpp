@@ -218,16 +218,18 @@ bool CacheTier::ask_for(Load *load) {
     quire_error why{};
     why.struct_size = sizeof why;
     Status given = link_->submit(requests, count, &taken, &why);
-    if (!given.ok()) taken = 0;
     for (uint32_t i = count; i-- > taken;) {
         load->next = asked[i]->entry;
         link_->transfers.end(asked[i]);
     }
-    if (!given.ok()) {
+    if (!given.ok() && taken != 0) {
+        lie_ = why;
+        note_lie(given);
+    } else if (!given.ok()) {
         ++books_.loads.counts.loads_failed;
         books_.loads.fail(load);
     }
-    return taken == count;
+    return given.ok() && taken == count;
 }
 
 void CacheTier::ask_for_loads() {

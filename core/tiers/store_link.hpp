@@ -21,6 +21,8 @@ class StoreLink {
     StoreLink(const StoreLink &) = delete;
     StoreLink &operator=(const StoreLink &) = delete;
 
+    // Failed: *taken is 0; or `count` with QUIRE_E_BACKEND, where the store broke its contract, so
+    // that no one knows which of them it has.
     virtual Status submit(const quire_store_request *requests, uint32_t count, uint32_t *taken,
                           quire_error *error) = 0;
     virtual Status reap(quire_store_answer *answers, uint32_t capacity, uint32_t *count,

@@ -209,8 +209,13 @@ bool CacheTier::put(uint32_t node, uint32_t group, const uint8_t *const *parts) 
     why.struct_size = sizeof why;
     Status given = link_->submit(&request, 1, &taken, &why);
     if (given.ok() && taken == 1) return true;
-    link_->transfers.end(t);
     books_.loads.counts.blocks_refused += given.ok() ? 0 : 1;
+    if (taken == 0) {
+        link_->transfers.end(t);
+    } else {
+        lie_ = why;
+        note_lie(given);
+    }
     return !given.ok();
 }
 

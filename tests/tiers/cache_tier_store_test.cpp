@@ -179,6 +179,24 @@ TEST_F(CacheTierStore, that_breaks_its_contract_is_an_error_and_serves_no_more) 
     rig.reset();
 }
 
+// It may have them all, so their memory stays: the sanitizers see whether it does.
+TEST_F(CacheTierStore, that_took_more_than_it_was_given_keeps_the_memory_of_all) {
+    stock();
+    stub->holds = true;
+    stub->overcounts = true;
+    quire_seq seq = rig->create();
+    EXPECT_EQ(rig->run(seq, tokens).outcome, kLoading);
+    auto progress = described<quire_cache_tier_progress>();
+    EXPECT_EQ(api.cache_poll_tier(rig->cache, &progress, &rig->error), QUIRE_E_BACKEND);
+    EXPECT_TRUE(rig->says("submit took more requests")) << rig->error.message;
+    rig->check();
+    EXPECT_EQ(rig->run(seq, tokens).hit_tokens, 0u) << "steps go on";
+    rig->end(seq);
+    EXPECT_EQ(rig->detach(1'000'000'000), QUIRE_OK) << rig->error.message;
+    stub->overcounts = stub->holds = false;
+    rig.reset();
+}
+
 TEST_F(CacheTierStore, that_refuses_values_costs_hits) {
     open_stub();
     rig = std::make_unique<RigCache>(instance);

@@ -54,6 +54,7 @@ quire_status submit(quire_store *store, const quire_store_request *requests, uin
             first_value.assign(at, at + r.pieces[0].size_bytes);
         }
     }
+    if (control.overcounts) *taken = count + 1;
     return status;
 }
 

@@ -15,11 +15,12 @@ struct StubControl {
     std::atomic<bool> takes_none{false};  // submit takes no request
     std::atomic<bool> fails_gets{false};  // FAILED
     std::atomic<bool> fails_puts{false};
-    std::atomic<bool> spoils{false};   // a byte of each value that is read differs
-    std::atomic<bool> swaps{false};    // a GET gives the value that was put first
-    std::atomic<bool> cuts{false};     // a GET is answered SIZE
-    std::atomic<bool> forgets{false};  // a GET is answered MISS, though find says PRESENT
-    std::atomic<bool> lies{false};     // reap gives an answer to no request
+    std::atomic<bool> spoils{false};      // a byte of each value that is read differs
+    std::atomic<bool> swaps{false};       // a GET gives the value that was put first
+    std::atomic<bool> cuts{false};        // a GET is answered SIZE
+    std::atomic<bool> forgets{false};     // a GET is answered MISS, though find says PRESENT
+    std::atomic<bool> lies{false};        // reap gives an answer to no request
+    std::atomic<bool> overcounts{false};  // submit says that it took one more than it was given
     // A GET's word at this byte is replaced and the value sealed again; UINT32_MAX: none is.
     std::atomic<uint32_t> tampers_at{UINT32_MAX};
     std::atomic<uint32_t> tampers_to{0};
@@ -35,8 +36,9 @@ struct StubControl {
     std::atomic<uint64_t> cancels{0};
 
     void reset() {
-        for (std::atomic<bool> *one : {&holds, &reverses, &takes_none, &fails_gets, &fails_puts,
-                                       &spoils, &swaps, &cuts, &forgets, &lies, &descends}) {
+        for (std::atomic<bool> *one :
+             {&holds, &reverses, &takes_none, &fails_gets, &fails_puts, &spoils, &swaps, &cuts,
+              &forgets, &lies, &overcounts, &descends}) {
             *one = false;
         }
         tampers_at = starts_at = lets = UINT32_MAX;
