@@ -127,7 +127,7 @@ void conform(const ConformOptions &options) {
 
 void add_conform_store_options(CLI::App *app, StoreConformOptions *options) {
     app->add_option("store", options->store, "the store's name, or the path of its .so")
-        ->capture_default_str();
+        ->required();
     app->add_option("--option", options->options,
                     "NAME=VALUE for the store; {dir} is an empty folder of each case's own")
         ->allow_extra_args(false);

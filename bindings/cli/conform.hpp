@@ -23,7 +23,7 @@ void add_conform_options(CLI::App *app, ConformOptions *options);
 
 // `quire conform-store`: the conformance suite of stores.
 struct StoreConformOptions {
-    std::string store = "disk";
+    std::string store;
     std::vector<std::string> options;  // NAME=VALUE
     std::string only;
 };

@@ -309,7 +309,8 @@ typedef struct quire_cache_stats {
 QUIRE_EXPORT quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc *desc,
                                              quire_cache **out, quire_error *error);
 /* Destroys the cache and all its sequences.
- * Errors   QUIRE_E_BUSY         a batch is alive, or a step is open or committed and not done.
+ * Errors   QUIRE_E_BUSY         a batch is alive, a step is open or committed and not done, or the
+ *                               cache has a tier: detach it first.
  *          QUIRE_E_DEVICE_LOST  a device failed to report whether a step is done.
  * Time     O(blocks of the pools + max_sequences). */
 QUIRE_EXPORT quire_status quire_cache_destroy(quire_cache *cache, quire_error *error);

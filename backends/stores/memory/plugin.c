@@ -4,7 +4,7 @@
  * when its capacity is reached. The smallest store that passes the whole conformance suite.
  *
  * Copy this to begin a store of your own: keep the argument checks, and replace `put`, `get` and
- * the values. The contract is quire/plugin/store.h, and `quire conform --store` shows how far
+ * the values. The contract is quire/plugin/store.h, and `quire conform-store` shows how far
  * you are. This one does everything inside submit, because nothing it does waits; a store that
  * waits for a disk or a network takes requests there, and answers from threads of its own.
  *

@@ -23,7 +23,8 @@
  *                docs/tiers.md says how a block is named. Every value is checked when it arrives.
  *                If one is gone or wrong in any way, the load ends before its block: the item finds
  *                the blocks before it, if these are still enough for a load, and computes the rest.
- *                In a cache with a window group such a load is a miss as a whole.
+ *                In a cache with a window group such a load is a miss as a whole; so is one of
+ *                which the store FAILED to read a value.
  * Tenants        A namespace is named by quire_namespace_desc.key, the default one by its being the
  *                default; one without a key has no name outside of the cache, so nothing of it is
  *                written or loaded. Two namespaces with equal keys are one tenant.
@@ -130,7 +131,9 @@ QUIRE_EXPORT quire_status quire_cache_attach_tier(quire_cache *cache, quire_tier
 /* Takes the tier away: loads are cancelled; blocks that wait to be written and whose step has run
  * are written; the store is flushed.
  * Returns  QUIRE_S_TIMEOUT  not in time: the tier is still attached, loads nothing and takes no
- *                           more blocks; call this again.
+ *                           more blocks; call this again. A request that the store never answers
+ *                           keeps its memory, so this lasts: quire_cache_abandon gives up then, and
+ *                           the tier can be closed, but serves no other cache.
  * Errors   QUIRE_E_ARG      the cache has no tier.
  *          QUIRE_E_BUSY     a step is open.
  * Time     O(blocks queued), and what the store takes. */

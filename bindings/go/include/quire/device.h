@@ -47,7 +47,7 @@ typedef struct quire_instance_desc {
 QUIRE_EXPORT quire_status quire_instance_create(const quire_instance_desc *desc,
                                                 quire_instance **out, quire_error *error);
 
-/* Errors   QUIRE_E_BUSY  devices or bookkeeping-only caches are still open.
+/* Errors   QUIRE_E_BUSY  devices, tiers or bookkeeping-only caches are still open.
  * Time     O(1), and the time that its backends take to shut down. */
 QUIRE_EXPORT quire_status quire_instance_destroy(quire_instance *instance, quire_error *error);
 
