@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "disk/record.hpp"
+#include "shared/numbers.hpp"
 #include "shared/refusal.hpp"
 
 namespace quire::disk {
@@ -36,30 +37,6 @@ constexpr uint64_t kMostSegment = 16 * kGiB;
 // A transfer is one buffer; larger values would need more memory than they are worth.
 constexpr uint64_t kMostRecord = 64 * kMiB;
 constexpr uint32_t kMostThreads = 64;
-
-bool read_count(std::string_view text, uint64_t *out) {
-    if (text.empty() || text.size() > 19) return false;
-    *out = 0;
-    for (char c : text) {
-        if (c < '0' || c > '9') return false;
-        *out = *out * 10 + static_cast<uint64_t>(c - '0');
-    }
-    return true;
-}
-
-bool read_size(std::string_view text, uint64_t *out) {
-    unsigned shift = 0;
-    constexpr std::pair<std::string_view, unsigned> kUnits[] = {
-        {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
-    for (const auto &[unit, bits] : kUnits) {
-        if (!text.ends_with(unit)) continue;
-        text.remove_suffix(unit.size());
-        shift = bits;
-    }
-    if (!read_count(text, out) || *out > UINT64_MAX >> shift) return false;
-    *out <<= shift;
-    return true;
-}
 
 // Finds `text` among the words of an enumeration, which are in its order.
 template <typename Enum, size_t count>

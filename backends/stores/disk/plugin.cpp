@@ -12,6 +12,7 @@
 
 #include "disk/store.hpp"
 #include "shared/refusal.hpp"
+#include "shared/requests.hpp"
 
 namespace quire {
 
@@ -100,70 +101,13 @@ quire_status get_stats(quire_store *store, quire_store_stats *stats, quire_error
     return QUIRE_OK;
 }
 
-quire_status check_pieces(const quire_store_request &request, uint32_t index,
-                          uint64_t max_value_bytes, quire_error *error) {
-    if (request.piece_count != 0 && request.pieces == nullptr) {
-        return fail(error, QUIRE_E_ARG, "requests[%u].pieces is NULL", index);
-    }
-    uint64_t size_bytes = 0;
-    for (uint32_t i = 0; i < request.piece_count; ++i) {
-        const quire_store_piece &piece = request.pieces[i];
-        if (piece.address == nullptr && piece.size_bytes != 0) {
-            return fail(error, QUIRE_E_ARG, "requests[%u].pieces[%u].address is NULL", index, i);
-        }
-        if (__builtin_add_overflow(size_bytes, piece.size_bytes, &size_bytes)) {
-            return fail(error, QUIRE_E_ARG, "the sizes of requests[%u].pieces overflow", index);
-        }
-    }
-    bool is_wrong = size_bytes == 0 || size_bytes > max_value_bytes;
-    if (request.kind != QUIRE_STORE_PUT || !is_wrong) return QUIRE_OK;
-    return fail(error, QUIRE_E_ARG,
-                "requests[%u] puts a value of %llu bytes; it must have 1 to %llu", index,
-                static_cast<unsigned long long>(size_bytes),
-                static_cast<unsigned long long>(max_value_bytes));
-}
-
-quire_status check_request(const Options &options, const quire_store_request &request,
-                           uint32_t index, quire_error *error) {
-    uint32_t kind = request.kind;
-    if (kind < QUIRE_STORE_PUT || kind > QUIRE_STORE_COMPACT) {
-        return fail(error, QUIRE_E_ARG, "requests[%u].kind %u is unknown", index, kind);
-    }
-    if (request.flags != 0 || request.reserved0 != 0) {
-        return fail(error, QUIRE_E_STRUCT, "requests[%u].flags and .reserved0 must be 0", index);
-    }
-    bool has_value = kind == QUIRE_STORE_PUT || kind == QUIRE_STORE_GET;
-    if (!has_value && request.piece_count != 0) {
-        return fail(error, QUIRE_E_ARG, "requests[%u] has pieces; only PUT and GET do", index);
-    }
-    bool has_label = kind != QUIRE_STORE_FLUSH && kind != QUIRE_STORE_COMPACT;
-    if (!has_label && !are_equal(request.label, quire_store_label{})) {
-        return fail(error, QUIRE_E_ARG, "requests[%u].label must be zeros for FLUSH and COMPACT",
-                    index);
-    }
-    bool changes =
-        kind == QUIRE_STORE_PUT || kind == QUIRE_STORE_REMOVE || kind == QUIRE_STORE_COMPACT;
-    if (options.is_read_only && changes) {
-        return fail(error, QUIRE_E_UNSUPPORTED,
-                    "requests[%u] changes the store, which is open READ_ONLY", index);
-    }
-    return check_pieces(request, index, options.max_value_bytes(), error);
-}
-
 quire_status submit(quire_store *store, const quire_store_request *requests, uint32_t count,
                     uint32_t stride, uint32_t *taken, quire_error *error) {
     if (quire_status status = check_store(store, error)) return status;
     if (taken == nullptr) return fail(error, QUIRE_E_ARG, "taken is NULL");
-    if (quire_status status =
-            check_input_array(requests, count, stride, sizeof *requests, "requests", error)) {
-        return status;
-    }
-    for (uint32_t i = 0; i < count; ++i) {
-        auto request = element_of<quire_store_request>(requests, i, stride);
-        if (quire_status status = check_request(store->store->options(), request, i, error)) {
-            return status;
-        }
-    }
+    const Options &options = store->store->options();
+    const RequestLimits limits = {options.max_value_bytes(), options.is_read_only, true};
+    if (quire_status status = check_requests(limits, requests, count, stride, error)) return status;
     if (store->store->is_closing()) {
         return fail(error, QUIRE_E_BUSY, "the store is closing and takes no more requests");
     }
