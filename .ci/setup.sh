@@ -12,6 +12,7 @@
 #   setup.sh go          Go by apt, if there is none
 #   setup.sh python      cffi, numpy and the tools to build a wheel, into .env
 #   setup.sh rust        cargo by apt, if there is none, and what our crates and example depend on
+#   setup.sh valkey      hiredis's source, and OpenSSL by apt; for the tests also redis-server
 #
 # Several parts may be named.
 set -euo pipefail
@@ -67,6 +68,14 @@ set_up() { # PART
             printf '%s\n' "$locks" >.env/installed-rust
         fi
         ;;
+    valkey)
+        [ -f /usr/include/openssl/ssl.h ] || by_apt libssl-dev /missing \
+            "install OpenSSL's headers, in Debian the package libssl-dev"
+        # Under systemd the package also starts a server on loopback, which nothing here uses.
+        by_apt redis-server redis-server \
+            "install Redis 7 or Valkey 8, so that 'redis-server' is on the PATH"
+        .ci/fetch_hiredis.sh
+        ;;
     go) by_apt golang-go go "install Go 1.19 or newer, so that 'go' is on the PATH" ;;
     hip)
         by_apt clang-19 clang++-19 "install clang 19, so that 'clang++-19' is on the PATH"
@@ -78,10 +87,10 @@ set_up() { # PART
     esac
 }
 
-[ $# != 0 ] || fail "setup: name a part: ccache, cuda, fuzz, go, hip, python or rust"
+[ $# != 0 ] || fail "setup: name a part: ccache, cuda, fuzz, go, hip, python, rust or valkey"
 for part in "$@"; do
     case $part in
-    ccache | coverage | cuda | fuzz | go | hip | python | rust) ;;
+    ccache | coverage | cuda | fuzz | go | hip | python | rust | valkey) ;;
     -h | --help)
         sed -n '3,/^set/s/^# \{0,1\}//p' "$0"
         exit

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "valkey/lane.hpp"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "valkey/record.hpp"
+
+namespace quire::valkey {
+
+namespace {
+
+// Per node: more commands than these wait here, where a cancellation still finds them.
+constexpr uint64_t kMostQueuedBytes = uint64_t{1} << 20;
+constexpr uint32_t kMostFlights = 256;
+constexpr uint64_t kRetryNs = 10'000'000;
+constexpr uint64_t kReplyRoom = uint64_t{4} << 20;  // beside a value: a page of a scan
+
+uint64_t clock_ns() {
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+}  // namespace
+
+Lane::Lane(const Options &options, const std::vector<Address> &seeds, const Tls *tls, Books *books,
+           bool is_first)
+    : options_(options), seeds_(seeds), tls_(tls), books_(books), is_first_(is_first) {
+    inbox_.reserve(Books::kMostRequests);
+    const bool scans = is_first && options.scan_ns != 0 && options.known_count != 0;
+    if (!scans) scan_due_ns_ = UINT64_MAX;
+}
+
+Lane::~Lane() {
+    stop();
+    if (epoll_ >= 0) ::close(epoll_);
+    if (wake_ >= 0) ::close(wake_);
+}
+
+int Lane::start() {
+    epoll_ = epoll_create1(EPOLL_CLOEXEC);
+    if (epoll_ < 0) return -errno;
+    wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (wake_ < 0) return -errno;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &event) != 0) return -errno;
+    // The host's signals are for its own threads, and SIGPIPE of a socket must not end the process.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int result = 0;
+    try {
+        thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error &failure) {
+        result = -failure.code().value();
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return result;
+}
+
+void Lane::wake() {
+    uint64_t one = 1;
+    while (::write(wake_, &one, sizeof one) < 0 && errno == EINTR) continue;
+}
+
+void Lane::stop() {
+    if (!thread_.joinable()) return;
+    {
+        std::lock_guard lock(books_->mutex);
+        is_stopping_ = true;
+    }
+    wake();
+    thread_.join();
+}
+
+// The loop. --------------------------------------------------------------------------------------
+
+void Lane::run() {
+    bool goes_on = true;
+    while (goes_on) {
+        try {
+            now_ns_ = clock_ns();
+            goes_on = take_inbox();
+            if (goes_on) round();
+        } catch (const std::bad_alloc &) {
+            // What it hit stays where it was; a request ends at its deadline.
+        }
+    }
+    asked_ = scanned_ = nullptr;
+    for (auto &[address, node] : nodes_) node->connection.reset();
+    nodes_.clear();
+}
+
+bool Lane::take_inbox() {
+    std::vector<uint64_t> cancelled;
+    {
+        std::lock_guard lock(books_->mutex);
+        for (Request *request : inbox_) {
+            request->place = open_.insert(open_.end(), request);
+            unrouted_.push_back(request);
+        }
+        inbox_.clear();
+        cancelled.swap(cancelled_);
+        if (is_stopping_) return false;
+    }
+    cancel_all(cancelled);
+    return true;
+}
+
+void Lane::round() {
+    expire();
+    survey();
+    if (now_ns_ >= later_ns_) {
+        unrouted_.insert(unrouted_.end(), later_.begin(), later_.end());
+        later_.clear();
+    }
+    std::vector<Request *> unrouted;
+    unrouted.swap(unrouted_);
+    for (Request *request : unrouted) route(request);
+    for (auto &[address, node] : nodes_) pump(node.get());
+    wait_and_handle();
+}
+
+uint64_t Lane::next_event_ns() const {
+    uint64_t next = topology_due_ns_;
+    if (asked_ != nullptr) next = topology_deadline_ns_;
+    if (sweep_at_ != 0 || !unrouted_.empty()) return 0;
+    if (scanned_ != nullptr) {
+        next = std::min(next, scan_deadline_ns_);
+    } else if (topology_.is_known()) {
+        next = std::min(next, scan_due_ns_);
+    }
+    if (!open_.empty()) next = std::min(next, open_.front()->deadline_ns);
+    if (!later_.empty()) next = std::min(next, later_ns_);
+    for (const auto &[address, node] : nodes_) {
+        const Connection *connection = node->connection.get();
+        if (connection != nullptr && !connection->is_ready()) {
+            next = std::min(next, connection->deadline_ns());
+        }
+    }
+    return next;
+}
+
+void Lane::wait_and_handle() {
+    constexpr uint64_t kMillisecond = 1'000'000;
+    const uint64_t next = next_event_ns();
+    uint64_t wait_ms = next <= now_ns_ ? 0 : (next - now_ns_ + kMillisecond - 1) / kMillisecond;
+    epoll_event events[32];
+    const int count = epoll_wait(epoll_, events, std::size(events),
+                                 static_cast<int>(std::min<uint64_t>(wait_ms, 60'000)));
+    now_ns_ = clock_ns();
+    for (int i = 0; i < count; ++i) {
+        if (events[i].data.ptr == nullptr) {
+            uint64_t value = 0;
+            while (::read(wake_, &value, sizeof value) < 0 && errno == EINTR) continue;
+        } else {
+            static_cast<Connection *>(events[i].data.ptr)->handle(events[i].events);
+        }
+    }
+    for (auto &[address, node] : nodes_) clean_up(node.get());
+}
+
+// Requests. --------------------------------------------------------------------------------------
+
+void Lane::cancel_all(const std::vector<uint64_t> &cookies) {
+    for (uint64_t cookie : cookies) {
+        for (auto at = open_.begin(); at != open_.end();) {
+            Request *request = *at++;
+            // A change that was sent may have its effect: it goes on to its end.
+            const bool has_effect = request->flight != nullptr && !request->is_read();
+            if (request->answer.cookie != cookie || has_effect) continue;
+            finish(request, {QUIRE_STORE_CANCELLED});
+        }
+    }
+}
+
+void Lane::try_later(Request *request) {
+    if (later_.empty()) later_ns_ = now_ns_ + kRetryNs;
+    later_.push_back(request);
+}
+
+void Lane::route(Request *request) {
+    Node *node = request->target;
+    if (node == nullptr) {
+        if (!topology_.is_known()) return try_later(request);
+        const Address *owner = topology_.owner(request->slot);
+        if (owner == nullptr) return fail(request, EAGAIN);
+        node = node_at(*owner);
+    }
+    if (!node->breaker.allows(now_ns_)) return fail(request, node->error_number);
+    node->waiting.push_back(request);
+    request->waits_at = node;
+}
+
+void Lane::detach(Request *request) {
+    if (request->flight != nullptr) request->flight->request = nullptr;
+    request->flight = nullptr;
+    if (request->waits_at != nullptr) std::erase(request->waits_at->waiting, request);
+    request->waits_at = nullptr;
+    std::erase(unrouted_, request);
+    std::erase(later_, request);
+}
+
+void Lane::finish(Request *request, const Outcome &outcome) {
+    detach(request);
+    open_.erase(request->place);
+    books_->finish(request, outcome);
+}
+
+void Lane::fail(Request *request, int error_number) {
+    finish(request, {.code = QUIRE_STORE_FAILED, .native_code = error_number});
+}
+
+void Lane::expire() {
+    while (!open_.empty() && open_.front()->deadline_ns <= now_ns_) {
+        Request *request = open_.front();
+        Node *node = request->flight != nullptr ? request->flight->node : request->waits_at;
+        fail(request, ETIMEDOUT);
+        {
+            std::lock_guard lock(books_->mutex);
+            ++books_->counts.timeouts;
+        }
+        if (node != nullptr) note_failure(node, ETIMEDOUT);
+    }
+    for (auto &[address, node] : nodes_) {
+        Connection *connection = node->connection.get();
+        if (connection == nullptr || connection->is_ready()) continue;
+        if (connection->deadline_ns() <= now_ns_) connection->drop(ETIMEDOUT);
+        clean_up(node.get());
+    }
+}
+
+// Nodes. -----------------------------------------------------------------------------------------
+
+Node *Lane::node_at(const Address &address) {
+    std::unique_ptr<Node> &node = nodes_[address];
+    if (node == nullptr) node = std::make_unique<Node>(address, options_);
+    return node.get();
+}
+
+void Lane::pump(Node *node) {
+    if (node->waiting.empty() && !node->wants_topology && !node->wants_scan) return;
+    if (node->connection == nullptr) {
+        node->connection = std::make_unique<Connection>(
+            epoll_, now_ns_ + options_.connect_timeout_ns, options_.max_value_bytes + kReplyRoom);
+        node->connection->open(node->address, options_, tls_);
+        if (node->connection->has_ended()) return clean_up(node);
+        std::lock_guard lock(books_->mutex);
+        ++books_->counts.connects;
+    }
+    if (!node->connection->is_ready()) return;
+    if (node->wants_topology) {
+        command_.clear();
+        append_command({"CLUSTER", "SLOTS"}, &command_);
+        node->wants_topology = !send_errand(node, Errand::topology, command_);
+    }
+    if (node->wants_scan) {
+        command_.clear();
+        append_command({"SCAN", cursor_, "MATCH", options_.prefix + "*", "COUNT", "1000"},
+                       &command_);
+        node->wants_scan = !send_errand(node, Errand::scan, command_);
+    }
+    while (!node->waiting.empty() && node->flight_count < kMostFlights &&
+           node->connection->queued_bytes() < kMostQueuedBytes) {
+        Request *request = node->waiting.front();
+        node->waiting.pop_front();
+        request->waits_at = nullptr;
+        send(node, request);
+    }
+}
+
+void Lane::send(Node *node, Request *request) {
+    command_.clear();
+    if (request->asks) append_command({"ASKING"}, &command_);
+    const size_t asking_bytes = command_.size();
+    append_step(*request);
+    const std::string_view whole = command_;
+    // hiredis expects a reply per call, so two commands are two calls.
+    const bool asked = asking_bytes == 0 ||
+                       node->connection->send(whole.substr(0, asking_bytes), nullptr, nullptr);
+    auto flight = std::make_unique<Flight>(Flight{this, node, Errand::request, request});
+    if (!asked || !node->connection->send(whole.substr(asking_bytes), on_reply, flight.get())) {
+        return fail(request, ENOMEM);
+    }
+    request->asks = false;
+    request->target = nullptr;
+    request->flight = flight.release();
+    ++node->flight_count;
+    books_->written_bytes += command_.size();
+}
+
+bool Lane::send_errand(Node *node, Errand errand, std::string_view command) {
+    auto flight = std::make_unique<Flight>(Flight{this, node, errand, nullptr, scan_number_});
+    if (!node->connection->send(command, on_reply, flight.get())) return false;
+    static_cast<void>(flight.release());
+    ++node->flight_count;
+    books_->written_bytes += command.size();
+    return true;
+}
+
+// A breaker that opens gives up the connection, and all that waits for the node.
+void Lane::note_failure(Node *node, int error_number) {
+    node->error_number = error_number;
+    hurry_topology();
+    if (!node->breaker.failed(now_ns_)) return;
+    {
+        std::lock_guard lock(books_->mutex);
+        ++books_->counts.breaks;
+    }
+    if (node->connection != nullptr) node->connection->drop(error_number);
+    while (!node->waiting.empty()) fail(node->waiting.front(), error_number);
+}
+
+void Lane::clean_up(Node *node) {
+    if (node->connection == nullptr || !node->connection->has_ended()) return;
+    const std::unique_ptr<Connection> ended = std::move(node->connection);
+    const bool was_broken = node->breaker.is_open();
+    const bool had_work = std::exchange(node->has_lost_flights, false);
+    {
+        std::lock_guard lock(books_->mutex);
+        ++books_->counts.lost_connections;
+    }
+    if (asked_ == node)
+        lose_topology(node->address.text() + ": " + ended->why(), ended->error_number());
+    if (scanned_ == node) end_scan(false);
+    if (ended->was_ready()) {
+        // Requests that were sent have failed; those that wait go over a new connection.
+        hurry_topology();
+        if (!was_broken && had_work) note_failure(node, ended->error_number());
+        return;
+    }
+    note_failure(node, ended->error_number());
+    while (!node->waiting.empty()) fail(node->waiting.front(), ended->error_number());
+}
+
+}  // namespace quire::valkey

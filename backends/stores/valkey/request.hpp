@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// request: what a caller asked for, from submit to reap.
+//
+//   free -> open -> finished -> free
+//
+// Threads: the mutex of Books guards the first part. The second belongs to the lane that serves the
+// request; the caller's pieces are read and filled by it alone.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "quire/plugin/store.h"
+
+namespace quire::valkey {
+
+struct Flight;
+struct Node;
+
+// What a request waits for.
+enum class Step {
+    begin,    // nothing was sent, or it had no effect
+    compare,  // PUT: the key is taken; whose is it?
+    replace,  // PUT: it is another label's, or damaged
+    unlink    // REMOVE, and GET of a damaged value: it goes
+};
+
+struct Request {
+    quire_store_answer answer{};
+    std::vector<quire_store_piece> pieces;
+    uint64_t size_bytes = 0;  // of the pieces
+    uint64_t ticket = 0;      // grows from submit to submit
+    uint64_t deadline_ns = 0;
+    bool is_open = false;
+
+    Step step = Step::begin;
+    uint16_t slot = 0;
+    std::string name;          // of the key in the cluster
+    Flight *flight = nullptr;  // its command that was sent
+    Node *waits_at = nullptr;  // to be sent
+    Node *target = nullptr;    // the node that a redirect named
+    bool asks = false;         // by an ASK
+    uint32_t redirect_count = 0;
+    std::list<Request *>::iterator place;  // in its lane's list
+
+    const quire_store_label &label() const { return answer.label; }
+    uint32_t kind() const { return answer.kind; }
+    bool is_read() const { return kind() == QUIRE_STORE_GET || kind() == QUIRE_STORE_FIND; }
+    void begin_again() {
+        step = Step::begin;
+        asks = false;
+        flight = nullptr;
+        waits_at = target = nullptr;
+        redirect_count = 0;
+    }
+};
+
+}  // namespace quire::valkey

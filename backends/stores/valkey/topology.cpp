@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "valkey/topology.hpp"
+
+#include <hiredis.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace quire::valkey {
+
+namespace {
+
+std::string_view text_of(const redisReply *reply) {
+    return reply->str == nullptr ? std::string_view() : std::string_view(reply->str, reply->len);
+}
+
+// Metadata of a node: names and texts by turns. Where nodes are announced by name, "ip" is there.
+std::string_view announced_ip(const redisReply &node) {
+    if (node.elements < 4) return {};
+    const redisReply &more = *node.element[3];
+    for (size_t i = 0; i + 1 < more.elements; i += 2) {
+        if (text_of(more.element[i]) == "ip") return text_of(more.element[i + 1]);
+    }
+    return {};
+}
+
+// False: the cluster does not know where the node is, or tells a name only.
+bool read_node(const redisReply &node, const Address &asked, Address *out) {
+    if (node.type != REDIS_REPLY_ARRAY || node.elements < 2) return false;
+    const long long port = node.element[1]->integer;
+    if (node.element[1]->type != REDIS_REPLY_INTEGER || port < 1 || port > UINT16_MAX) return false;
+    std::string host(text_of(node.element[0]));
+    if (host.empty()) host = asked.host;
+    if (!is_numeric(host)) host = announced_ip(node);
+    if (!is_numeric(host)) return false;
+    *out = {host, static_cast<uint16_t>(port)};
+    return true;
+}
+
+bool read_range(const redisReply &range, uint32_t *first, uint32_t *last) {
+    if (range.type != REDIS_REPLY_ARRAY || range.elements < 3) return false;
+    for (int i = 0; i < 2; ++i) {
+        const redisReply &slot = *range.element[i];
+        if (slot.type != REDIS_REPLY_INTEGER || slot.integer < 0) return false;
+        if (slot.integer >= kSlotCount) return false;
+        *(i == 0 ? first : last) = static_cast<uint32_t>(slot.integer);
+    }
+    return *first <= *last;
+}
+
+}  // namespace
+
+uint16_t slot_of(std::string_view key) {
+    uint32_t crc = 0;
+    for (unsigned char byte : key) {
+        crc ^= static_cast<uint32_t>(byte) << 8;
+        for (int bit = 0; bit < 8; ++bit) crc = crc << 1 ^ ((crc & 0x8000) != 0 ? 0x1021 : 0);
+        crc &= 0xFFFF;
+    }
+    return static_cast<uint16_t>(crc % kSlotCount);
+}
+
+bool read_redirect(std::string_view text, Redirect *out) {
+    out->is_ask = text.starts_with("ASK ");
+    if (!out->is_ask && !text.starts_with("MOVED ")) return false;
+    text.remove_prefix(text.find(' ') + 1);
+    const size_t space = text.find(' ');
+    if (space == std::string_view::npos) return false;
+    const char *end = text.data() + space;
+    if (std::from_chars(text.data(), end, out->slot).ptr != end) return false;
+    return out->slot < kSlotCount && read_address(text.substr(space + 1), &out->address);
+}
+
+uint16_t Topology::place_of(std::vector<Address> *addresses, const Address &address) {
+    auto at = std::find(addresses->begin(), addresses->end(), address);
+    if (at == addresses->end()) at = addresses->insert(at, address);
+    return static_cast<uint16_t>(at - addresses->begin());
+}
+
+bool Topology::read(const redisReply &reply, const Address &asked) {
+    if (reply.type != REDIS_REPLY_ARRAY) return false;
+    Topology read;
+    for (size_t i = 0; i < reply.elements; ++i) {
+        const redisReply &range = *reply.element[i];
+        uint32_t first = 0, last = 0;
+        if (!read_range(range, &first, &last)) return false;
+        for (size_t j = 2; j < range.elements; ++j) {
+            Address address;
+            if (!read_node(*range.element[j], asked, &address)) continue;
+            place_of(&read.nodes_, address);
+            if (j != 2) continue;
+            const uint16_t owner = place_of(&read.primaries_, address);
+            std::fill(read.owners_.begin() + first, read.owners_.begin() + last + 1, owner);
+        }
+    }
+    if (!read.is_known()) return false;
+    *this = std::move(read);
+    return true;
+}
+
+void Topology::set_single(const Address &address) {
+    primaries_ = nodes_ = {address};
+    std::fill(owners_.begin(), owners_.end(), uint16_t{0});
+}
+
+void Topology::move(uint16_t slot, const Address &address) {
+    place_of(&nodes_, address);
+    owners_[slot] = place_of(&primaries_, address);
+}
+
+const Address *Topology::owner(uint16_t slot) const {
+    const uint16_t at = owners_[slot];
+    return at == kUnowned ? nullptr : &primaries_[at];
+}
+
+}  // namespace quire::valkey
