@@ -43,9 +43,10 @@ def run(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def needed_problems(dynamic):
+def needed_problems(dynamic, also_allowed):
     names = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
-    return [f"needs {name}" for name in names if not ALLOWED_NEEDED.match(name)]
+    return [f"needs {name}" for name in names
+            if not ALLOWED_NEEDED.match(name) and name not in also_allowed]
 
 
 def flag_problems(dynamic, segments):
@@ -103,7 +104,7 @@ def problems_of(path, options):
     problems = []
     if options.exports or options.program:
         dynamic = run("readelf", "-dW", path)
-        problems += needed_problems(dynamic)
+        problems += needed_problems(dynamic, options.may_need)
         problems += flag_problems(dynamic, run("readelf", "-lW", path))
     if options.exports:
         problems += unique_problems(run("readelf", "-sW", path))
@@ -121,6 +122,8 @@ def main():
     parser.add_argument("--program", action="store_true", help="the objects are executables")
     parser.add_argument("--baseline", action="store_true",
                         help="allow only instructions that every x86-64 processor has")
+    parser.add_argument("--may-need", action="append", default=[], metavar="LIBRARY",
+                        help="a library that the objects may need beside the C library")
     parser.add_argument("--max-glibc", metavar="VERSION")
     parser.add_argument("--any-host", action="store_true",
                         help="check --max-glibc although this machine's headers may be too new")

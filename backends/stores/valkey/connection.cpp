@@ -5,10 +5,12 @@
 #include <async.h>
 #include <hiredis.h>
 #include <hiredis_ssl.h>
+#include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <sys/epoll.h>
 
 #include <cstring>
+#include <utility>
 
 namespace quire::valkey {
 
@@ -94,10 +96,10 @@ void Connection::want(void *data) {
 
 bool Connection::start_tls(const Address &address, const Tls &tls) {
     if (context_ == nullptr) return true;
-    SSL *ssl = tls.make(address.host);
-    if (ssl == nullptr) return false;
-    if (redisInitiateSSL(&context_->c, ssl) == REDIS_OK) return true;
-    SSL_free(ssl);
+    ssl_ = tls.make(address.host);
+    if (ssl_ == nullptr) return false;
+    if (redisInitiateSSL(&context_->c, ssl_) == REDIS_OK) return true;
+    SSL_free(std::exchange(ssl_, nullptr));
     return false;
 }
 
@@ -128,7 +130,16 @@ void Connection::on_login(redisAsyncContext *, void *reply, void *data) {
 void Connection::note_error() {
     if (error_number_ != 0) return;  // we ended it
     error_number_ = error_number_of(*context_);
+    if (!why_.empty()) return;
+    if (ssl_ != nullptr && SSL_get_verify_result(ssl_) != X509_V_OK) {
+        why_ = std::string("the node's certificate is refused: ") +
+               X509_verify_cert_error_string(SSL_get_verify_result(ssl_));
+        return;
+    }
     const char *text = context_->errstr;
+    const bool is_of_tls = ssl_ != nullptr && context_->err == REDIS_ERR_IO;
+    if (is_of_tls) text = ERR_reason_error_string(ERR_peek_last_error());
+    if (is_of_tls && text == nullptr) text = "the node ended the encrypted connection";
     why_ = text != nullptr && *text != '\0' ? text : std::strerror(error_number_);
 }
 
@@ -137,6 +148,7 @@ void Connection::clean_up(void *data) {
     self->note_error();
     epoll_ctl(self->epoll_, EPOLL_CTL_DEL, self->context_->c.fd, nullptr);
     self->context_ = nullptr;
+    self->ssl_ = nullptr;
     self->is_ready_ = false;
 }
 

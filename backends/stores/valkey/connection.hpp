@@ -67,6 +67,7 @@ class Connection {
     uint64_t deadline_ns_;
     uint64_t max_reply_bytes_;
     redisAsyncContext *context_ = nullptr;
+    SSL *ssl_ = nullptr;   // the context's
     uint32_t wanted_ = 0;  // of epoll
     bool is_ready_ = false;
     bool was_ready_ = false;

@@ -136,6 +136,9 @@ void Store::fill(Request *slot, const quire_store_request &request) {
     for (const quire_store_piece &piece : slot->pieces) slot->size_bytes += piece.size_bytes;
     slot->name = name_of_key(options_.prefix, request.label.key);
     slot->slot = slot_of(slot->name);
+    // A value that is known to be there is not sent before the cluster says that it is not.
+    const Index::Entry *known = books_.index.find(request.label.key);
+    if (request.kind == QUIRE_STORE_PUT && known != nullptr) slot->step = Step::compare;
 }
 
 void Store::take(Request *slot) {
