@@ -41,6 +41,7 @@ READS = {
               "tests/bench/bindings/rust"],
     "style*": [""],
     "targets": ["backends/cpu/kernels"],
+    "valkey*": ["tests/valkey"],
     "what ./dev gpu predicts": ["tests/fakegpu", "backends/gpu", "docs/performance"],
     "what compilers made of*": ["tests/gpu"],
 }
