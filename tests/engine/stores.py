@@ -67,7 +67,7 @@ def workload_that_is_written_as_it_is_evicted(engine):
         expect(tokens[1] > 0 and hits[1] > hits[0], f"hits {hits}, tokens loaded {tokens}")
 
 
-KILLS = {"few": 1, "usual": 3, "full": 200}
+KILLS = {"few": 1, "usual": 3, "all": 200}
 
 
 def kills_cost_hits_and_no_text(engine):
