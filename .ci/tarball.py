@@ -52,7 +52,15 @@ def check(tree, max_glibc):
     if not objects or not programs:
         sys.exit("tarball: the installed tree has no library or no program")
     every = ["--baseline", "--any-host", "--max-glibc", max_glibc]
-    for kind, paths in ((["--exports", "quire_"], objects), (["--program"], programs)):
+    exports = ["--exports", "quire_"]
+    # The machine's own OpenSSL, so that its fixes reach the plugin; without it, only that one does
+    # not load.
+    needs = ["--may-need", "libssl.so.3", "--may-need", "libcrypto.so.3"]
+    secured = [path for path in objects if path.name == "quire_store_valkey.so"]
+    own = [path for path in objects if path not in secured]
+    for kind, paths in ((exports, own), ([*exports, *needs], secured), (["--program"], programs)):
+        if not paths:
+            continue
         command = [sys.executable, HYGIENE, *kind, *every, *paths]
         if subprocess.run([*map(str, command)], stdout=sys.stderr).returncode != 0:
             sys.exit("tarball: not written, for the reasons above")
