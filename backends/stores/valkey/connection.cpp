@@ -99,6 +99,8 @@ bool Connection::start_tls(const Address &address, const Tls &tls) {
     ssl_ = tls.make(address.host);
     if (ssl_ == nullptr) return false;
     if (redisInitiateSSL(&context_->c, ssl_) == REDIS_OK) return true;
+    note_certificate();  // a node that is near may have shown it already
+    if (why_.empty() && context_->c.errstr[0] != '\0') why_ = context_->c.errstr;
     SSL_free(std::exchange(ssl_, nullptr));
     return false;
 }
@@ -127,15 +129,18 @@ void Connection::on_login(redisAsyncContext *, void *reply, void *data) {
     self->is_ready_ = self->was_ready_ = true;
 }
 
+// Why the node's certificate is refused, unless something else is known to be wrong.
+void Connection::note_certificate() {
+    if (!why_.empty() || ssl_ == nullptr || SSL_get_verify_result(ssl_) == X509_V_OK) return;
+    why_ = std::string("the node's certificate is refused: ") +
+           X509_verify_cert_error_string(SSL_get_verify_result(ssl_));
+}
+
 void Connection::note_error() {
     if (error_number_ != 0) return;  // we ended it
     error_number_ = error_number_of(*context_);
+    note_certificate();
     if (!why_.empty()) return;
-    if (ssl_ != nullptr && SSL_get_verify_result(ssl_) != X509_V_OK) {
-        why_ = std::string("the node's certificate is refused: ") +
-               X509_verify_cert_error_string(SSL_get_verify_result(ssl_));
-        return;
-    }
     const char *text = context_->errstr;
     const bool is_of_tls = ssl_ != nullptr && context_->err == REDIS_ERR_IO;
     if (is_of_tls) text = ERR_reason_error_string(ERR_peek_last_error());
@@ -165,6 +170,7 @@ void Connection::handle(uint32_t events) {
 void Connection::drop(int error_number) {
     if (context_ == nullptr) return;
     if (error_number_ == 0) error_number_ = error_number;
+    note_certificate();  // a command can be refused because the handshake failed
     if (why_.empty()) why_ = std::strerror(error_number);
     is_ready_ = false;
     const bool is_hooked = context_->ev.cleanup != nullptr;

@@ -54,6 +54,7 @@ class Connection {
     const std::string &why() const { return why_; }  // it ended, for people
 
  private:
+    void note_certificate();
     void note_error();
     static void on_login(redisAsyncContext *context, void *reply, void *data);
     static void clean_up(void *data);

@@ -21,7 +21,7 @@ std::string_view text_of(const redisReply &reply) {
     return reply.str == nullptr ? std::string_view() : std::string_view(reply.str, reply.len);
 }
 
-// Of an error that no other request or node would help against.
+// The number of an error that no other request or node would help against.
 int error_number_of(std::string_view text) {
     constexpr struct {
         std::string_view begin;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// tls: the settings that all encrypted connections share: whom to trust, and who we are.
+// tls: the settings that all encrypted connections share: who is trusted, and who we are.
 //
 // A node's certificate must be signed by someone trusted, and name the node: `tls_name`, or the
 // address that the connection goes to.
