@@ -37,7 +37,7 @@ class Connection {
 
     // Begins to connect. If it cannot, the connection has ended.
     void open(const Address &address, const Options &options, const Tls *tls);
-    // What epoll reported for it.
+    // Takes the events that epoll reported for it.
     void handle(uint32_t events);
     // Ends it now, with this errno.
     void drop(int error_number);

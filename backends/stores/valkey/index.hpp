@@ -57,7 +57,7 @@ class Index {
         }
     };
     static Key copy_of(const uint8_t key[32]);
-    // The key's entry, new if it was not there; NULL: there is none for it.
+    // The key's entry, new if it was not there; NULL: no room for it.
     Entry *entry_for(const uint8_t key[32], bool may_replace);
     void remove_at(size_t at);
 

@@ -95,7 +95,7 @@ void Lane::run() {
             goes_on = take_inbox();
             if (goes_on) round();
         } catch (const std::bad_alloc &) {
-            // What it hit stays where it was; a request ends at its deadline.
+            // Requests that it hit stay where they were, and end at their deadlines.
         }
     }
     asked_ = scanned_ = nullptr;

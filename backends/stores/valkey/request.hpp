@@ -20,7 +20,7 @@ namespace quire::valkey {
 struct Flight;
 struct Node;
 
-// What a request waits for.
+// The state of a request, by the reply that it waits for.
 enum class Step {
     begin,    // nothing was sent, or it had no effect
     compare,  // PUT: the key is taken; whose is it?

@@ -46,7 +46,7 @@ void fill_pieces(const std::vector<quire_store_piece> &pieces, std::string_view 
 
 }  // namespace
 
-// What is sent. ----------------------------------------------------------------------------------
+// Sending. ---------------------------------------------------------------------------------------
 
 void Lane::append_step(const Request &request) {
     const bool is_put = request.kind() == QUIRE_STORE_PUT;
@@ -73,7 +73,7 @@ void Lane::append_step(const Request &request) {
     append_command({"GETRANGE", request.name, "0", std::to_string(kHeaderBytes - 1)}, &command_);
 }
 
-// What comes. ------------------------------------------------------------------------------------
+// Replies. ---------------------------------------------------------------------------------------
 
 void Lane::on_reply(redisAsyncContext *, void *reply, void *data) {
     const std::unique_ptr<Flight> flight(static_cast<Flight *>(data));
@@ -146,7 +146,7 @@ void Lane::hear_value(Request *request, std::string_view record) {
     finish(request, {QUIRE_STORE_DONE, header.size_bytes});
 }
 
-// What is under the key is none of our values: it goes, so that no one finds it again.
+// The key holds no value of ours: it is removed, so that no one finds it again.
 void Lane::hear_damage(Request *request) {
     if (options_.is_read_only) return finish(request, {QUIRE_STORE_DAMAGED});
     go_on(request, Step::unlink);
