@@ -118,6 +118,11 @@ def engine(backend, others, options):
         name = f"migration {backend} to {other} and back" if other else f"engine {backend}"
         yield Part(name, [program, "--device", backend, "--json", *moves], 90, "engine",
                    kept=0 if other else 15)
+    small = ["--pool-blocks", "32", "--preempt", "recompute"]   # so prefixes leave it
+    for tier, how in (("host tier", ["--host-prefixes"]), ("store", ["--tier", "memory"])):
+        yield Part(f"{tier} {backend}",
+                   [program, "--device", backend, "--json", "--check", *small, *how], 60, "engine",
+                   kept=10)
     if backend in ("cuda", "hip"):
         command = ["env", "QUIRE_TEST_DRIVER=real",
                    BUILD / "tests" / "fakegpu_driver_tests",

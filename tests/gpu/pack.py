@@ -18,7 +18,7 @@ PROGRAMS = ("abi/libquire.so", "bindings/cli/quire", "examples/engine/quire-engi
 # Built only where their compilers are; the cpu's plugin is for migrations.
 OPTIONAL = ("tests/fakegpu_driver_tests", "backends/quire_backend_cuda.so",
             "backends/quire_backend_hip.so", "backends/quire_backend_vulkan.so",
-            "backends/quire_backend_cpu.so")
+            "backends/quire_backend_cpu.so", "backends/quire_store_memory.so")
 RUN = '#!/bin/sh\nexec python3 "$(dirname "$0")/tests/gpu/gpu.py" "$@"\n'
 
 
