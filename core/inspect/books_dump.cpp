@@ -250,7 +250,10 @@ void CacheDump::write_loads() {
         out_.open("load");
         out_.number("id", i);
         out_.index("sequence", load.sequence);
-        out_.word("state", load.is_taken ? "taken" : load.is_ready ? "ready" : "running");
+        out_.word("state", load.is_taken    ? "taken"
+                           : load.is_ready  ? "ready"
+                           : load.is_asking ? "asking"
+                                            : "running");
         out_.number("first", load.first);
         out_.number("length", load.length);
         out_.number("found", load.found);

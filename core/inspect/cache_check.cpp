@@ -202,7 +202,8 @@ Status CacheCheck::check_loads() const {
         if (!is_of || books_.loads.find(load.sequence, load.handle) != &load)
             return wrong("load %u belongs to sequence %u, which has another or no load", slot,
                          load.sequence);
-        if (load.is_ready != (load.awaited == 0) || (load.is_taken && !load.is_ready))
+        const bool is_due = load.awaited == 0 && !load.is_asking;
+        if (load.is_ready != is_due || (load.is_taken && !load.is_ready))
             return wrong("load %u waits for %u blocks, and is %s%s", slot, load.awaited,
                          load.is_ready ? "ready" : "running", load.is_taken ? ", taken" : "");
         QUIRE_TRY(check_load(load, slot));
@@ -217,7 +218,7 @@ Status CacheCheck::check_load(const Load &load, uint32_t slot) const {
     if (load.first >= load.length || load.length > load.stride ||
         load.names.size() != load.length ||
         load.tokens.size() != uint64_t{load.length} << geometry.block_shift ||
-        load.blocks.size() != uint64_t{load.stride} * geometry.group_count) {
+        load.blocks.size() != (load.is_asking ? 0 : uint64_t{load.stride} * geometry.group_count)) {
         return wrong("load %u is of blocks %u to %u, but has room for %u and %" PRIu64 " names",
                      slot, load.first, load.length, load.stride, load.names.size());
     }
@@ -233,7 +234,7 @@ Status CacheCheck::check_load(const Load &load, uint32_t slot) const {
         return wrong("load %u of blocks %u to %u has host block %u for block %u of group %u", slot,
                      load.first, load.length, block, index, group);
     }
-    if (load.awaited <= held) return Status{};
+    if (load.awaited <= held || load.is_asking) return Status{};
     return wrong("load %u waits for %u blocks, and has %" PRIu64, slot, load.awaited, held);
 }
 

@@ -11,6 +11,7 @@ bool Loads::open(LoadSource *source, const Geometry *geometry, uint32_t max_sequ
         load.tokens.bind(host_);
         load.names.bind(host_);
         load.blocks.bind(host_);
+        load.found_in_store.bind(host_);
     }
     geometry_ = geometry;
     source_ = source;
@@ -27,6 +28,7 @@ void Loads::close() {
         load.tokens.clear();
         load.names.clear();
         load.blocks.clear();
+        load.found_in_store.clear();
     }
     of_.clear();
     source_ = nullptr;
@@ -38,15 +40,21 @@ Load *Loads::find(uint32_t sequence, uint64_t handle) {
     return slot != kNone ? &slots_[slot] : nullptr;
 }
 
-// Frees the slot. The sequence's place is for the caller to set.
-void Loads::clear(Load *load) {
-    load->handle = 0;
-    load->serial = 0;
-    load->is_ready = load->is_taken = false;
+// Empties a load, or one that was not begun.
+void Loads::give_up(Load *load) {
+    load->is_asking = load->is_ready = load->is_taken = false;
     load->length = load->awaited = 0;
     load->tokens.shrink(0);
     load->names.shrink(0);
     load->blocks.shrink(0);
+    load->found_in_store.shrink(0);
+}
+
+// Frees the slot. The sequence's place is for the caller to set.
+void Loads::clear(Load *load) {
+    load->handle = 0;
+    load->serial = 0;
+    give_up(load);
     --count_;
 }
 
@@ -144,10 +152,7 @@ LoadAdvice Loads::consult(const LoadRequest &request, uint64_t call, Load **out)
         return LoadAdvice::compute;
     }
     if (!source_->begin_load(asked, slot)) {
-        slot->tokens.shrink(0);
-        slot->names.shrink(0);
-        slot->blocks.shrink(0);
-        slot->length = 0;
+        give_up(slot);
         return LoadAdvice::compute;
     }
     slot->handle = request.handle;

@@ -11,10 +11,14 @@
 // A LoadSource fills them; without one there are no loads. It may shorten one that is running, when
 // a block is not to be had: what is cut off has no host blocks any more.
 //
+// A store that does not know by itself what it has is asked first. While a load asks, `length` is
+// what it would be if the store had everything that is not known yet, and there are no host blocks.
+//
 // Invariants: (1) a load's host blocks have one reference, which is the load's, unless it is taken;
-// (2) a sequence has at most one load; (3) a load that is running is not taken; (4) a load has a
-// host block of each group for each block of [first, length), and no others, unless a group has a
-// window; (5) a load is ready once it awaits nothing.
+// (2) a sequence has at most one load; (3) a load that is running is not taken; (4) a load that
+// does not ask any more has a host block of each group for each block of [first, length), and no
+// others, unless a group has a window; (5) a load that does not ask any more is ready once it
+// awaits nothing.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -32,20 +36,27 @@ struct Load {
     uint64_t expiry_ns = 0;
     uint64_t call = 0;  // the begin or add call in which it began
     uint32_t sequence = 0;
-    uint32_t first = 0;     // blocks before it were on the device when the load began
-    uint32_t found = 0;     // blocks that an item could have used then without the load
-    uint32_t length = 0;    // blocks of the hit
-    uint32_t stride = 0;    // their number when the load began
-    uint32_t next = 0;      // the entry of `blocks` to ask for next
-    uint32_t awaited = 0;   // entries that have not arrived
-    bool is_ready = false;  // all have
+    uint32_t first = 0;    // blocks before it were on the device when the load began
+    uint32_t found = 0;    // blocks that an item could have used then without the load
+    uint32_t length = 0;   // blocks of the hit
+    uint32_t stride = 0;   // their number when the load began
+    uint32_t next = 0;     // the entry of `blocks` to ask for next; of `found_in_store`, block by
+                           // block, while it asks
+    uint32_t awaited = 0;  // entries that have not arrived; answers, while it asks
+    bool is_asking = false;
+    bool is_ready = false;  // all entries have arrived
     bool is_taken = false;  // by an item of the open step
     Array<quire_token> tokens;
-    Array<Digest> names;     // [length] of each block with all before it
-    Array<uint32_t> blocks;  // [group][stride] in the host tier; kNullBlock: not loaded
+    Array<Digest> names;            // [length] of each block with all before it
+    Array<uint32_t> blocks;         // [group][stride] in the host tier; kNullBlock: not loaded
+    Array<uint8_t> found_in_store;  // [group][stride] QUIRE_STORE_*, until it is known
 
     uint32_t block(uint32_t group, uint32_t index) const {
         return blocks[uint64_t{group} * stride + index];
+    }
+    // QUIRE_STORE_*. While the load asks, or begins.
+    uint8_t known(uint32_t group, uint32_t index) const {
+        return found_in_store[uint64_t{group} * stride + index];
     }
     uint32_t group_of(uint64_t entry) const { return static_cast<uint32_t>(entry / stride); }
     uint32_t index_of(uint64_t entry) const { return static_cast<uint32_t>(entry % stride); }
@@ -124,6 +135,7 @@ class Loads {
         uint32_t slot;
     };
 
+    static void give_up(Load *load);
     void clear(Load *load);
     bool is_of(const Load &load, const LoadRequest &request) const;
 

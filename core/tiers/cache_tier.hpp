@@ -3,9 +3,9 @@
 // cache_tier: a store below a cache's prefixes: what it loads, what it writes, and the progress of
 // both.
 //
-// load_begin decides what is loaded; load_progress asks for it and takes what arrives;
-// write_progress copies cached blocks to the host and gives them to the store; write_back finds
-// those that are soon to be evicted.
+// load_begin decides what is loaded; load_requests asks the store for it; load_progress takes what
+// arrives; write_progress copies cached blocks to the host and gives them to the store; write_back
+// finds those that are soon to be evicted.
 //
 // A block that is written holds no reference: it is copied by a queue of the tier's own, and the
 // copy counts only if the prefix tree still names the block afterwards, with the same content. So a
@@ -84,6 +84,7 @@ class CacheTier final : public LoadSource, public LossWatch {
     static constexpr uint32_t kFewestLandings = 4, kMostLandings = 64;
     static constexpr uint64_t kLandingBytes = uint64_t{4} << 20;
     static constexpr uint32_t kAtOnce = 16;  // requests and answers of one call of the store
+    static constexpr uint32_t kMostAsked = Transfers::kMost / 2;  // FINDs under way
 
     // A block that is copied to the host.
     struct Landing {
@@ -94,6 +95,13 @@ class CacheTier final : public LoadSource, public LossWatch {
         uint64_t generation = 0;
         uint64_t ready = 0;  // of the block
         uint64_t reached[kMaxShards] = {};
+    };
+    // Requests of one load that are given to the store together.
+    struct LoadRequests {
+        Transfer *transfers[kAtOnce];
+        quire_store_request requests[kAtOnce];
+        uint32_t next[kAtOnce];  // of the load, before each
+        uint32_t count = 0;
     };
     // Where the blocks of one shard arrive: [landing_count][stride].
     struct Shore {
@@ -116,11 +124,13 @@ class CacheTier final : public LoadSource, public LossWatch {
 
     // load_begin
     bool name_blocks(const LoadRequest &request, uint32_t from, uint32_t end, Load *load);
+    bool look_up(uint32_t group, uint32_t from, uint32_t end, const Digest &tenant, Load *load);
     uint32_t stored_run(const LoadRequest &request, uint32_t from, Load *load);
-    uint32_t best_length(const LoadRequest &request, uint32_t end, const Load &load);
-    bool count_stored(uint32_t group, uint32_t end, const Load &load, const Digest &tenant);
+    uint32_t best_length(const Load &load);
+    bool count_stored(uint32_t group, uint32_t end, const Load &load);
     bool is_whole(uint32_t group, uint32_t length) const;
-    bool take_blocks(const LoadRequest &request, Load *load);
+    bool keep_tokens(const Sequence &s, Load *load);
+    bool take_blocks(uint32_t length, Load *load);
     bool is_enough(uint32_t length, uint32_t found) const;
 
     // load_progress
@@ -133,10 +143,16 @@ class CacheTier final : public LoadSource, public LossWatch {
     void end_wait(Load *load);
     void expire();
     void cancel_orphans();
-    void ask_for_loads();
-    bool ask_for(Load *load);
-    Load *next_load();
     Load *load_of(const Transfer &transfer);
+
+    // load_requests
+    bool has_to_ask(Load *load) const;
+    Load *next_load() const;
+    bool fill_request(Load *load, LoadRequests *out);
+    bool ask_for(Load *load);
+    void ask_for_loads();
+    void take_found(const Transfer &transfer, const quire_store_answer &answer, Load *load);
+    void end_asking(Load *load);
 
     // write_progress
     void write();

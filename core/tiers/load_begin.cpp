@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// load_begin: which blocks a load brings, decided from memory alone.
+// load_begin: which blocks a load brings, as far as the store knows from memory.
 
 #include "core/tiers/cache_tier.hpp"
 
@@ -33,28 +33,37 @@ bool CacheTier::name_blocks(const LoadRequest &request, uint32_t from, uint32_t 
     return true;
 }
 
-// How many blocks from the first one on the device and the store have together in every group that
-// keeps all of them. The names of these are then in the load.
+// Finds out what the store's memory knows of the group's blocks [from, end).
+bool CacheTier::look_up(uint32_t group, uint32_t from, uint32_t end, const Digest &tenant,
+                        Load *load) {
+    for (uint32_t i = from; i < end; i += kAtOnce) {
+        const uint32_t count = end - i < kAtOnce ? end - i : kAtOnce;
+        quire_store_label labels[kAtOnce];
+        for (uint32_t k = 0; k < count; ++k)
+            labels[k] = keys_.label(load->names[i + k], group, tenant);
+        uint8_t *found = load->found_in_store.data() + uint64_t{group} * load->stride + i;
+        std::memset(found, QUIRE_STORE_ABSENT, count);
+        quire_error ignored{};
+        ignored.struct_size = sizeof ignored;
+        if (!link_->find(labels, count, found, &ignored).ok()) return false;
+    }
+    return true;
+}
+
+// How many blocks from the first one on the device and the store may have together in every group
+// that keeps all of them. The names of these are then in the load.
 uint32_t CacheTier::stored_run(const LoadRequest &request, uint32_t from, Load *load) {
     const Geometry &geometry = books_.geometry;
     const Digest &tenant = *keys_.tenant(request.s->root);
-    const uint32_t first_asked = request.from_front ? 0 : request.hit;
     for (uint32_t i = from; i < request.blocks;) {
         const uint32_t end = i + kAtOnce < request.blocks ? i + kAtOnce : request.blocks;
         if (!name_blocks(request, i, end, load)) return 0;
         uint32_t whole = end;
         for (uint32_t g = 0; g < geometry.group_count; ++g) {
             if (geometry.groups[g].windowed) continue;
-            quire_store_label labels[kAtOnce];
-            uint8_t found[kAtOnce] = {};
-            for (uint32_t k = i; k < end; ++k)
-                labels[k - i] = keys_.label(load->names[k], g, tenant);
-            quire_error ignored{};
-            ignored.struct_size = sizeof ignored;
-            if (!link_->find(labels, end - i, found, &ignored).ok()) return 0;
-            for (uint32_t k = i; k < whole; ++k) {
-                if (k >= first_asked && found[k - i] != QUIRE_STORE_PRESENT) whole = k;
-            }
+            if (!look_up(g, i, end, tenant, load)) return 0;
+            for (uint32_t k = i > load->first ? i : load->first; k < whole; ++k)
+                if (load->known(g, k) == QUIRE_STORE_ABSENT) whole = k;
         }
         if (whole != end) return whole;
         i = end;
@@ -63,18 +72,12 @@ uint32_t CacheTier::stored_run(const LoadRequest &request, uint32_t from, Load *
 }
 
 // Sums up over blocks [0, end) which of them the store has in a window group.
-bool CacheTier::count_stored(uint32_t group, uint32_t end, const Load &load, const Digest &tenant) {
+bool CacheTier::count_stored(uint32_t group, uint32_t end, const Load &load) {
     if (!counts_.reserve(uint64_t{end} + 1)) return false;
     counts_.resize_within(uint64_t{end} + 1);
     counts_[0] = 0;
-    for (uint32_t i = 0; i < end; ++i) {
-        quire_store_label label = keys_.label(load.names[i], group, tenant);
-        uint8_t found = 0;
-        quire_error ignored{};
-        ignored.struct_size = sizeof ignored;
-        bool has = link_->find(&label, 1, &found, &ignored).ok() && found == QUIRE_STORE_PRESENT;
-        counts_[i + 1] = counts_[i] + (has ? 1 : 0);
-    }
+    for (uint32_t i = 0; i < end; ++i)
+        counts_[i + 1] = counts_[i] + (load.known(group, i) == QUIRE_STORE_PRESENT ? 1 : 0);
     return true;
 }
 
@@ -88,34 +91,48 @@ bool CacheTier::is_whole(uint32_t group, uint32_t length) const {
     return counts_[kept] == kept && counts_[length] - counts_[first] == length - first;
 }
 
-// The longest hit of at most `end` blocks for which every window is whole.
-uint32_t CacheTier::best_length(const LoadRequest &request, uint32_t end, const Load &load) {
-    const Digest &tenant = *keys_.tenant(request.s->root);
+// The longest hit of the load for which every window is whole.
+uint32_t CacheTier::best_length(const Load &load) {
+    uint32_t end = load.length;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         if (!books_.geometry.groups[g].windowed) continue;
-        if (!count_stored(g, end, load, tenant)) return 0;
+        if (!count_stored(g, end, load)) return 0;
         const uint32_t before = end;
-        while (end > request.hit && !is_whole(g, end)) --end;
-        if (end <= request.hit) return 0;
+        while (end > load.found && !is_whole(g, end)) --end;
+        if (end <= load.found) return 0;
         // A shorter hit needs other blocks of the groups before.
         if (end != before) g = UINT32_MAX;
     }
     return end;
 }
 
-bool CacheTier::take_blocks(const LoadRequest &request, Load *load) {
+// Keeps the tokens of the load's blocks, which an item is compared with.
+bool CacheTier::keep_tokens(const Sequence &s, Load *load) {
+    const uint32_t position = load->length << books_.geometry.block_shift;
+    if (!load->tokens.reserve(position)) return false;
+    load->tokens.resize_within(position);
+    quire_token *to = load->tokens.data();
+    books_.token_pages.each_page(s.tokens, position, [&](const uint32_t *tokens, uint32_t count) {
+        std::memcpy(to, tokens, uint64_t{count} * sizeof *to);
+        to += count;
+    });
+    return true;
+}
+
+// Takes host blocks for a load of `length` blocks, all of which the store has.
+bool CacheTier::take_blocks(uint32_t length, Load *load) {
     const Geometry &geometry = books_.geometry;
-    const uint32_t position = load->length << geometry.block_shift;
+    const uint32_t position = length << geometry.block_shift;
     auto is_needed = [&](uint32_t g, uint32_t i) {
         const GroupGeometry &group = geometry.groups[g];
         if (group.windowed)
             return !group.is_null(i, group.first_visible_block(position, geometry.block_tokens));
         return i >= load->first;
     };
-    load->awaited = 0;
+    load->awaited = load->next = 0;
     uint32_t most[kMaxGroups] = {};
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
-        for (uint32_t i = 0; i < load->length; ++i) most[g] += is_needed(g, i) ? 1 : 0;
+        for (uint32_t i = 0; i < length; ++i) most[g] += is_needed(g, i) ? 1 : 0;
         const BlockPool &host = *books_.journal.host_pool(g);
         if (most[g] > uint64_t{host.idle_count()} + host.cached_count()) {
             ++books_.loads.counts.loads_short;
@@ -132,19 +149,16 @@ bool CacheTier::take_blocks(const LoadRequest &request, Load *load) {
         load->awaited += needed;
     }
     if (load->awaited == 0) return false;  // windows that have passed: nothing has to be loaded
-    const uint64_t entries = uint64_t{geometry.group_count} * load->length;
-    if (!load->blocks.reserve(entries) || !load->tokens.reserve(position)) return false;
+    const uint64_t entries = uint64_t{geometry.group_count} * length;
+    if (!load->blocks.reserve(entries)) return false;
+    load->length = load->stride = length;
+    load->names.shrink(length);
+    load->tokens.shrink(position);
+    load->found_in_store.shrink(0);
     load->blocks.resize_within(entries);
-    load->tokens.resize_within(position);
-    quire_token *to = load->tokens.data();
-    books_.token_pages.each_page(request.s->tokens, position,
-                                 [&](const uint32_t *tokens, uint32_t count) {
-                                     std::memcpy(to, tokens, uint64_t{count} * sizeof *to);
-                                     to += count;
-                                 });
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
-        for (uint32_t i = 0; i < load->length; ++i) {
-            load->blocks[uint64_t{g} * load->stride + i] =
+        for (uint32_t i = 0; i < length; ++i) {
+            load->blocks[uint64_t{g} * length + i] =
                 is_needed(g, i) ? books_.journal.take_idle_host(g) : kNullBlock;
         }
     }
@@ -158,22 +172,31 @@ bool CacheTier::is_enough(uint32_t length, uint32_t found) const {
 }
 
 bool CacheTier::begin_load(const LoadRequest &request, Load *load) {
+    const Geometry &geometry = books_.geometry;
     if (lied_ || keys_.tenant(request.s->root) == nullptr) return false;
-    const bool all = books_.geometry.any_window || request.from_front;
-    const uint32_t from = all ? 0 : request.hit;
-    if (request.blocks <= request.hit) return false;
-    uint32_t length = stored_run(request, from, load);
-    if (length > request.hit && books_.geometry.any_window)
-        length = best_length(request, length, *load);
-    if (!is_enough(length, request.hit)) return false;
-    load->length = load->stride = length;
+    if (request.blocks <= request.hit || request.blocks > UINT32_MAX / geometry.group_count)
+        return false;
+    const uint64_t entries = uint64_t{geometry.group_count} * request.blocks;
+    if (!load->found_in_store.reserve(entries)) return false;
+    load->found_in_store.resize_within(entries);
+    load->stride = request.blocks;
     load->found = request.hit;
     load->first = request.from_front ? 0 : request.hit;
-    load->next = 0;
-    load->names.shrink(length);
-    if (!take_blocks(request, load)) return false;
+    load->next = load->awaited = 0;
+    const bool all = geometry.any_window || request.from_front;
+    load->length = stored_run(request, all ? 0 : request.hit, load);
+    if (!is_enough(load->length, load->found)) return false;
+    load->names.shrink(load->length);
+    for (uint32_t g = 0; g < geometry.group_count; ++g) {
+        if (!geometry.groups[g].windowed) continue;
+        if (!look_up(g, 0, load->length, *keys_.tenant(request.s->root), load)) return false;
+    }
+    if (!keep_tokens(*request.s, load)) return false;
     load->deadline_ns = now_ns() + desc_.load_timeout_ns;
-    return true;
+    load->is_asking = has_to_ask(load);
+    if (load->is_asking) return true;
+    const uint32_t length = best_length(*load);
+    return is_enough(length, load->found) && take_blocks(length, load);
 }
 
 }  // namespace quire

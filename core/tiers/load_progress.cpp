@@ -6,11 +6,12 @@
 
 namespace quire {
 
-// The load that waits for the value; nullptr: it has ended, or does without that block.
+// The load that waits for the answer; nullptr: it has ended, or does without that block.
 Load *CacheTier::load_of(const Transfer &transfer) {
-    if (transfer.kind != QUIRE_STORE_GET) return nullptr;
+    if (transfer.kind != QUIRE_STORE_GET && transfer.kind != QUIRE_STORE_FIND) return nullptr;
     Load &load = books_.loads[transfer.load];
     if (load.handle == 0 || load.serial != transfer.serial) return nullptr;
+    if (load.is_asking != (transfer.kind == QUIRE_STORE_FIND)) return nullptr;
     return load.index_of(transfer.entry) < load.length ? &load : nullptr;
 }
 
@@ -34,7 +35,11 @@ void CacheTier::take_answer(const quire_store_answer &answer) {
                              "to no request, or an unknown outcome"));
     quire_cache_tier_stats &counts = books_.loads.counts;
     if (Load *load = load_of(*transfer); load != nullptr) {
-        take_value(*transfer, answer, load);
+        if (load->is_asking) {
+            take_found(*transfer, answer, load);
+        } else {
+            take_value(*transfer, answer, load);
+        }
     } else if (answer.kind == QUIRE_STORE_PUT) {
         const bool is_done = answer.outcome == QUIRE_STORE_DONE;
         ++(is_done ? counts.blocks_written : counts.blocks_refused);
@@ -120,14 +125,15 @@ void CacheTier::lose(Load *load, uint32_t index) {
     }
 }
 
-// Gives back the host blocks from `length` on. Values that are under way for them have no load now.
+// Gives back the host blocks from `length` on. Requests that are under way for them have no load
+// now.
 void CacheTier::cut(Load *load, uint32_t length) {
     for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
         const Transfer &t = link_->transfers[slot];
         if (t.cookie == 0 || load_of(t) != load) continue;
         load->awaited -= load->index_of(t.entry) >= length ? 1 : 0;
     }
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+    for (uint32_t g = 0; !load->is_asking && g < books_.geometry.group_count; ++g) {
         for (uint32_t i = length; i < load->length; ++i) {
             const uint64_t entry = uint64_t{g} * load->stride + i;
             if (load->blocks[entry] == kNullBlock) continue;
@@ -159,84 +165,16 @@ void CacheTier::expire() {
 
 // Tells the store of requests that no load waits for any more. Their memory stays until they end.
 void CacheTier::cancel_orphans() {
-    if (link_->transfers.bytes(QUIRE_STORE_GET) == 0) return;
+    if (link_->transfers.count(QUIRE_STORE_GET) + link_->transfers.count(QUIRE_STORE_FIND) == 0)
+        return;
     for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
         Transfer &t = link_->transfers[slot];
-        if (t.cookie == 0 || t.kind != QUIRE_STORE_GET || t.is_cancelled) continue;
-        if (load_of(t) != nullptr) continue;
+        const bool is_of_load = t.kind == QUIRE_STORE_GET || t.kind == QUIRE_STORE_FIND;
+        if (t.cookie == 0 || !is_of_load || t.is_cancelled || load_of(t) != nullptr) continue;
         t.is_cancelled = true;
         quire_error ignored{};
         ignored.struct_size = sizeof ignored;
         (void)link_->cancel(t.cookie, &ignored);
-    }
-}
-
-// The load that began first and has more to ask for; nullptr: none has.
-Load *CacheTier::next_load() {
-    Load *next = nullptr;
-    for (uint32_t slot = 0; slot < Loads::kMost; ++slot) {
-        Load &load = books_.loads[slot];
-        if (load.handle == 0 || load.is_ready || load.next == load.blocks.size()) continue;
-        if (next == nullptr || load.serial < next->serial) next = &load;
-    }
-    return next;
-}
-
-// Asks for the load's next blocks. False: the store takes no more for now.
-bool CacheTier::ask_for(Load *load) {
-    const Digest &tenant = *keys_.tenant(books_.sequences[load->sequence].root);
-    Transfer *asked[kAtOnce];
-    quire_store_request requests[kAtOnce];
-    uint32_t count = 0;
-    while (load->next != load->blocks.size() && count != kAtOnce) {
-        const uint32_t entry = load->next;
-        const uint32_t group = load->group_of(entry);
-        if (load->blocks[entry] == kNullBlock) {
-            ++load->next;
-            continue;
-        }
-        const uint64_t size = form_bytes_[group],
-                       under_way = link_->transfers.bytes(QUIRE_STORE_GET);
-        if (under_way != 0 && under_way + size > desc_.max_load_bytes) break;
-        Transfer *t = link_->transfers.take(QUIRE_STORE_GET, size);
-        if (t == nullptr) break;
-        t->load = books_.loads.slot_of(*load);
-        t->serial = load->serial;
-        t->entry = entry;
-        quire_store_request &request = requests[count];
-        request = quire_store_request{};
-        request.kind = QUIRE_STORE_GET;
-        request.cookie = t->cookie;
-        request.label = keys_.label(load->names[load->index_of(entry)], group, tenant);
-        request.pieces = &t->piece;
-        request.piece_count = 1;
-        asked[count++] = t;
-        ++load->next;
-    }
-    if (count == 0) return load->next == load->blocks.size();
-    uint32_t taken = 0;
-    quire_error why{};
-    why.struct_size = sizeof why;
-    Status given = link_->submit(requests, count, &taken, &why);
-    for (uint32_t i = count; i-- > taken;) {
-        load->next = asked[i]->entry;
-        link_->transfers.end(asked[i]);
-    }
-    if (!given.ok() && taken != 0) {
-        lie_ = why;
-        note_lie(given);
-    } else if (!given.ok()) {
-        ++books_.loads.counts.loads_failed;
-        books_.loads.fail(load);
-    }
-    return given.ok() && taken == count;
-}
-
-void CacheTier::ask_for_loads() {
-    if (lied_) return;
-    while (books_.loads.count() != 0) {
-        Load *load = next_load();
-        if (load == nullptr || !ask_for(load)) return;
     }
 }
 

@@ -17,6 +17,7 @@ Transfer *Transfers::take(uint32_t kind, uint64_t size_bytes) {
         t.piece = {t.bytes.data(), size_bytes};
         sum_of(kind) += size_bytes;
         ++count_;
+        ++counts_[kind];
         return &t;
     }
     return nullptr;
@@ -31,6 +32,7 @@ void Transfers::end(Transfer *transfer) {
     sum_of(transfer->kind) -= transfer->piece.size_bytes;
     transfer->cookie = 0;
     --count_;
+    --counts_[transfer->kind];
 }
 
 }  // namespace quire

@@ -16,7 +16,7 @@ namespace quire {
 struct Transfer {
     uint64_t cookie = 0;  // 0: unused
     uint32_t kind = 0;    // QUIRE_STORE_*
-    uint32_t load = 0;    // GET: the load's slot, and below its serial and entry
+    uint32_t load = 0;    // GET and FIND: the load's slot, and below its serial and entry
     uint64_t serial = 0;
     uint32_t entry = 0;
     bool is_cancelled = false;
@@ -42,6 +42,8 @@ class Transfers {
     void end(Transfer *transfer);
 
     uint32_t count() const { return count_; }
+    // Of one kind.
+    uint32_t count(uint32_t kind) const { return counts_[kind]; }
     // Bytes of the values under way.
     uint64_t bytes(uint32_t kind) const { return kind == QUIRE_STORE_GET ? get_ : put_; }
     Transfer &operator[](uint32_t slot) { return slots_[slot]; }
@@ -55,6 +57,7 @@ class Transfers {
     uint64_t get_ = 0;
     uint64_t put_ = 0;
     uint32_t count_ = 0;
+    uint32_t counts_[QUIRE_STORE_COMPACT + 1] = {};  // by kind
 };
 
 }  // namespace quire

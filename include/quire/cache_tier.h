@@ -20,11 +20,13 @@
  *                asks once: again only after other tokens dropped its load, after it was computed,
  *                or if the device has lost what a load was to continue, for which the item then
  *                waits once more.
- *                docs/tiers.md says how a block is named. Every value is checked when it arrives.
- *                If one is gone or wrong in any way, the load ends before its block: the item finds
- *                the blocks before it, if these are still enough for a load, and computes the rest.
- *                In a cache with a window group such a load is a miss as a whole; so is one of
- *                which the store FAILED to read a value.
+ *                A store that does not know from memory what it has (QUIRE_STORE_UNKNOWN) is asked,
+ *                and the item waits for these answers too. docs/tiers.md says how a block is named.
+ *                Every value is checked when it arrives. If one is gone or wrong in any way, the
+ *                load ends before its block: the item finds the blocks before it, if these are
+ *                still enough for a load, and computes the rest. In a cache with a window group
+ *                such a load is a miss as a whole; so is one of which the store FAILED to read a
+ *                value.
  * Tenants        A namespace is named by quire_namespace_desc.key, the default one by its being the
  *                default; one without a key has no name outside of the cache, so nothing of it is
  *                written or loaded. Two namespaces with equal keys are one tenant.
@@ -88,11 +90,12 @@ typedef struct quire_cache_tier_stats {
     const quire_chain *next;
     uint64_t loads_begun;
     uint64_t loads_ready;
-    uint64_t loads_used;      /* whose blocks a committed step swapped in */
-    uint64_t loads_missed;    /* a value was gone, damaged or foreign, and too little was left */
-    uint64_t loads_failed;    /* the store failed, or refused the request */
-    uint64_t loads_late;      /* past load_timeout_ns */
-    uint64_t loads_expired;   /* past load_expiry_ns */
+    uint64_t loads_used;    /* whose blocks a committed step swapped in */
+    uint64_t loads_missed;  /* a value was gone, damaged or foreign, or the store was asked and did
+                                 not have it, and too little was left */
+    uint64_t loads_failed;  /* the store failed, or refused the request */
+    uint64_t loads_late;    /* past load_timeout_ns */
+    uint64_t loads_expired; /* past load_expiry_ns */
     uint64_t loads_cancelled; /* by quire_cache_cancel_load, with their sequence, by an item with
                                  other tokens, a reset, a migration or a detach, or because the
                                  device has lost the blocks before them */

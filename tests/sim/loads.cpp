@@ -50,17 +50,19 @@ void World::take_loading(Items &items, size_t index) {
     Sequence &seq = *find(plan.seq);
     const uint64_t now = now_ns();
     ++tally_->items_loading;
-    const char *why = !has_tier()          ? "the cache has no tier"
-                      : plan.load == 0     ? "the item may not load"
-                      : seq.computed != 0  ? "the sequence has computed tokens"
-                      : tier_->dead        ? "the cache was reset since the tier was attached"
-                      : tier_->leaving     ? "the tier is being detached"
-                      : seq.load.live      ? nullptr
-                      : plan.part_run == 0 ? "the store has nothing of it"
-                                           : nullptr;
+    const char *why = !has_tier()         ? "the cache has no tier"
+                      : plan.load == 0    ? "the item may not load"
+                      : seq.computed != 0 ? "the sequence has computed tokens"
+                      : tier_->dead       ? "the cache was reset since the tier was attached"
+                      : tier_->leaving    ? "the tier is being detached"
+                      : seq.load.live     ? nullptr
+                      : plan.part_run == 0 && !tier_->store->is_forgetful()
+                          ? "the store has nothing of it"
+                          : nullptr;
     if (why != nullptr && !tolerate("load-needless"))
         fail("load-needless", "sequence %u loads, and %s", seq.id, why);
-    const bool part = has_tier() && !seq.load.live && plan.most_run == 0;
+    const bool knows = has_tier() && !tier_->store->is_forgetful();
+    const bool part = knows && !seq.load.live && plan.most_run == 0;
     if (part && !tolerate("load-group"))
         fail("load-group", "sequence %u loads a block of which the store lacks a group", seq.id);
     if (info(seq).blocks_held != 0)
@@ -68,8 +70,8 @@ void World::take_loading(Items &items, size_t index) {
     const uint32_t least = std::max(tier_->desc.min_load_tokens, config.block_tokens);
     const bool again = is_again(seq, plan);
     const bool first = index == 0 && open->rows.empty() && open->preemptions == 0;
-    if (!again && first && items.probed != ~0u && config.windowless() && config.queues == 1 &&
-        plan.run < items.probed + least && !seq.load.live &&
+    if (!again && first && knows && items.probed != ~0u && config.windowless() &&
+        config.queues == 1 && plan.run < items.probed + least && !seq.load.live &&
         (plan.part_run < items.probed + least || !tolerate("load-group")))
         fail(plan.part_run < items.probed + least ? "load-needless" : "load-group",
              "sequence %u loads; the store has %u tokens and the device %u", seq.id, plan.run,

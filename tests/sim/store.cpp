@@ -34,7 +34,7 @@ uint64_t Store::live() { return live_stores; }
 
 bool Store::find(const quire_store_label &label) const {
     const auto at = records.find(key_of(label));
-    return !unknown_ && at != records.end() && same(at->second.label, label);
+    return at != records.end() && same(at->second.label, label);
 }
 
 void Store::be_good() {

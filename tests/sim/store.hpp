@@ -69,6 +69,8 @@ class Store {
     // It does what it should, at once.
     void be_good();
     bool find(const quire_store_label &label) const;
+    // It has to be asked what it has.
+    bool is_forgetful() const { return unknown_; }
     // One wait of the library: the store may answer.
     void waited() {
         if (!mute_) serve(kStoreServe, 1, 0);

@@ -95,9 +95,12 @@ class Schedule {
     // One fault, or none.
     void spoil() {
         std::atomic<bool> *const faults[] = {
-            &stub_->holds,      &stub_->reverses, &stub_->takes_none, &stub_->fails_gets,
-            &stub_->fails_puts, &stub_->spoils,   &stub_->swaps,      &stub_->forgets};
+            &stub_->holds,      &stub_->reverses,   &stub_->takes_none,
+            &stub_->fails_gets, &stub_->fails_puts, &stub_->spoils,
+            &stub_->swaps,      &stub_->forgets,    &stub_->fails_finds};
         stub_->reset();
+        stub_->doubts = below(3) == 0;
+        if (below(4) == 0) stub_->denies = random_();
         if (below(3) == 0) *faults[below(std::size(faults))] = true;
     }
 

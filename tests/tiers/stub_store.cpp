@@ -32,6 +32,7 @@ struct Asked {
 };
 
 std::map<uint64_t, Asked> asked;
+std::map<uint64_t, uint32_t> sought;  // FINDs under way, with the number of those before each
 std::vector<quire_store_answer> held;
 std::vector<uint8_t> first_value;
 
@@ -49,6 +50,7 @@ quire_status submit(quire_store *store, const quire_store_request *requests, uin
         if (r.kind == QUIRE_STORE_GET) {
             asked[r.cookie] = {r.pieces[0], static_cast<uint32_t>(control.gets++)};
         }
+        if (r.kind == QUIRE_STORE_FIND) sought[r.cookie] = static_cast<uint32_t>(control.finds++);
         if (r.kind == QUIRE_STORE_PUT && first_value.empty()) {
             const auto *at = static_cast<const uint8_t *>(r.pieces[0].address);
             first_value.assign(at, at + r.pieces[0].size_bytes);
@@ -72,6 +74,12 @@ void tamper(uint8_t *bytes, uint64_t size_bytes) {
 
 void change(quire_store_answer *answer) {
     if (answer->kind == QUIRE_STORE_PUT && control.fails_puts) answer->outcome = QUIRE_STORE_FAILED;
+    if (answer->kind == QUIRE_STORE_FIND) {
+        if ((control.denies >> sought[answer->cookie] % 64 & 1) != 0)
+            answer->outcome = QUIRE_STORE_MISS;
+        if (control.fails_finds) answer->outcome = QUIRE_STORE_FAILED;
+        sought.erase(answer->cookie);
+    }
     if (answer->kind != QUIRE_STORE_GET) return;
     const auto [piece, number] = asked[answer->cookie];
     asked.erase(answer->cookie);
@@ -129,6 +137,13 @@ quire_status reap(quire_store *store, quire_store_answer *answers, uint32_t capa
     return QUIRE_OK;
 }
 
+quire_status find(quire_store *store, const quire_store_label *labels, uint32_t count,
+                  uint32_t stride, uint8_t *found, quire_error *error) {
+    quire_status status = memory->find(store, labels, count, stride, found, error);
+    if (control.doubts) std::memset(found, QUIRE_STORE_UNKNOWN, count);
+    return status;
+}
+
 quire_status cancel(quire_store *, uint64_t, quire_error *) {
     ++control.cancels;
     return QUIRE_OK;
@@ -137,6 +152,7 @@ quire_status cancel(quire_store *, uint64_t, quire_error *) {
 quire_status open_store(const quire_store_desc *desc, quire_store **out, quire_error *error) {
     std::lock_guard<std::mutex> lock(mutex);
     asked.clear();
+    sought.clear();
     held.clear();
     first_value.clear();
     return memory->open(desc, out, error);
@@ -159,6 +175,7 @@ quire_status quire_store_query_v0(const quire_host_info *host, const quire_store
     api.submit = submit;
     api.reap = reap;
     api.cancel = cancel;
+    api.find = find;
     *out = &api;
     return QUIRE_OK;
 }

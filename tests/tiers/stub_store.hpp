@@ -21,6 +21,10 @@ struct StubControl {
     std::atomic<bool> forgets{false};     // a GET is answered MISS, though find says PRESENT
     std::atomic<bool> lies{false};        // reap gives an answer to no request
     std::atomic<bool> overcounts{false};  // submit says that it took one more than it was given
+    std::atomic<bool> doubts{false};      // find says UNKNOWN of everything
+    std::atomic<bool> fails_finds{false};
+    std::atomic<uint64_t> denies{0};  // bit i: the FIND before which `finds` was i is a MISS
+    std::atomic<uint64_t> finds{0};   // taken
     // A GET's word at this byte is replaced and the value sealed again; UINT32_MAX: none is.
     std::atomic<uint32_t> tampers_at{UINT32_MAX};
     std::atomic<uint32_t> tampers_to{0};
@@ -38,11 +42,12 @@ struct StubControl {
     void reset() {
         for (std::atomic<bool> *one :
              {&holds, &reverses, &takes_none, &fails_gets, &fails_puts, &spoils, &swaps, &cuts,
-              &forgets, &lies, &overcounts, &descends}) {
+              &forgets, &lies, &overcounts, &descends, &doubts, &fails_finds}) {
             *one = false;
         }
         tampers_at = starts_at = lets = UINT32_MAX;
         picks = UINT64_MAX;
+        denies = 0;
     }
 };
 

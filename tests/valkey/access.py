@@ -85,12 +85,12 @@ def users(cluster, node):
         for name, rule in rules.items():
             server.ask("ACL", "SETUSER", name, "on", f">{SECRET}", "~quire:*", *rule)
     refused("NOPERM", username="stranger", password=SECRET, **node)
-    with Store(username="reader", password=SECRET, **node) as store:
+    with Store(username="reader", password=SECRET, scan=60, **node) as store:
         expect(store.one(GET, 1, 100).outcome == DONE, "a reader may read")
         put = store.one(PUT, 2, 100)
         expect(put.outcome == FAILED and put.code == errno.EACCES, put)
         expect(store.find(1) == "PRESENT", "and scan")
-    with Store(username="least", password=SECRET, **node) as store:
+    with Store(username="least", password=SECRET, scan=60, **node) as store:
         for kind in (PUT, PUT, GET, FIND, REMOVE):
             size_bytes = 100 if kind in (PUT, GET) else 0
             expect(store.one(kind, 3, size_bytes).outcome == DONE, f"request {kind}")

@@ -319,7 +319,7 @@ def another_process_puts_and_the_index_follows():
             expect(all(one.find(key) == "PRESENT" for key in keys[100:]), "the others stay")
             expect(one.notice_count() >= 1, "no notice tells it")
             expect(two.one(FLUSH).outcome == DONE, "a flush")
-        with Store(nodes=cluster.nodes(), **PATIENT) as three:
+        with Store(nodes=cluster.nodes(), scan=60, **PATIENT) as three:
             expect(three.stats()["recovered"] == 200, "what is there at open")
 
 

@@ -37,6 +37,23 @@ def a_workload_is_given_to_the_next_process(engine, cluster):
     expect(tokens > 0 and rate >= 0.9, f"hit rate {rate:.3f}, {tokens} tokens loaded")
 
 
+def a_shared_prompt_is_not_computed_again(engine, cluster):
+    """A second process is given the prompt; how much sooner its first token comes is printed."""
+    words = engine.golden().decode()[:800]
+    prompt = [*engine.trained(), "--prompt", words, "--steps", "400", "--temperature", "0",
+              "--json"]
+    first, texts = {}, {}
+    for name, options in (("alone", []), ("first", tier(cluster)), ("second", tier(cluster))):
+        run = engine.run(*prompt, *options)
+        expect(run.returncode == 0, run.stderr.decode())
+        first[name] = json.loads(run.stderr[run.stderr.index(b"{"):])
+        texts[name] = run.stdout
+    expect(texts["alone"] == texts["first"] == texts["second"], f"the texts differ: {texts}")
+    expect(first["second"]["prefix_cache_hits"] > 200, first["second"])
+    times = {name: report["first_token_p50_seconds"] for name, report in first.items()}
+    print("seconds to the first token:", times)
+
+
 def a_missing_cluster_is_refused(engine, cluster):
     """A cluster that is not there is refused in words."""
     for server in cluster.servers:
@@ -50,6 +67,7 @@ def main():
     engine = serving.Engine(*sys.argv[1:])
     with Cluster(replicas=False) as cluster:
         a_workload_is_given_to_the_next_process(engine, cluster)
+        a_shared_prompt_is_not_computed_again(engine, cluster)
         a_missing_cluster_is_refused(engine, cluster)
 
 

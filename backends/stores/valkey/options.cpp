@@ -32,8 +32,8 @@ const char kHelp[] =
     "threads          1        each has one connection to each node, 1 to 16\n"
     "breaker_failures 3        in a row, after which requests to a node fail at once\n"
     "breaker_cooldown 1000     milliseconds until one request may try the node again\n"
-    "known            200000   keys that are remembered, so that a cache finds them\n"
-    "scan             60       seconds between looks at the keys of others; 0: never, not at "
+    "known            200000   keys that are remembered: a cache need not ask for them\n"
+    "scan             0        seconds between looks at the keys of others; 0: never, not at "
     "open\n";
 
 namespace {

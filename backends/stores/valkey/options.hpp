@@ -31,7 +31,7 @@ struct Options {
     uint32_t failure_count = 3;  // in a row, after which a node is left alone
     uint64_t cooldown_ns = 1'000'000'000;
     uint64_t known_count = 200'000;
-    uint64_t scan_ns = 60'000'000'000;  // 0: never
+    uint64_t scan_ns = 0;  // 0: never
     bool is_read_only = false;
 };
 
