@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "calibration.hpp"
+#include "capacity.hpp"
 #include "conform.hpp"
 #include "devices.hpp"
 #include "dump.hpp"
@@ -86,6 +87,11 @@ void add_levels(CLI::App *replay, ReplayOptions *options) {
         "bytes per second from the store, as in 7GB/s");
     add("--disk-write-bandwidth", &options->disk_write_bandwidth, "and to the store");
     add("--disk-latency", &options->disk_latency, "of each load from the store, as in 100us");
+    add("--tier", &options->tier,
+        "instead of --disk-blocks a real store, as valkey: what it takes is measured");
+    add("--tier-option", &options->tier_options,
+        "a setting of it, as nodes=10.0.0.1:6379; may be repeated")
+        ->allow_extra_args(false);
 }
 
 void add_replay(CLI::App *app, ReplayOptions *options) {
@@ -119,6 +125,40 @@ void add_replay(CLI::App *app, ReplayOptions *options) {
         "         quire replay conversation_trace.jsonl --blocks 16384 --disk-blocks 1000000 "
         "--block-bytes 2MiB --disk-read-bandwidth 7GB/s --disk-latency 100us");
     replay->callback([options] { quire::cli::replay(*options); });
+}
+
+void add_capacity(CLI::App *app, CapacityOptions *options) {
+    CLI::App *command = app->add_subcommand(
+        "capacity", "what a cluster below many engines would find, hold and carry, by simulation");
+    auto add = [command](const char *name, auto *value, const char *what) {
+        return command->add_option(name, *value, what);
+    };
+    add("trace", &options->trace, "a trace in Mooncake's format")->required();
+    add("--engines", &options->engines, "engines that share the cluster")->required();
+    add("--token-bytes", &options->token_bytes, "of K and V of a token, as in 128KiB")->required();
+    add("--engine-memory", &options->engine_memory,
+        "of an engine for its cache, device and host together, as in 64GiB")
+        ->required();
+    add("--cluster-memory", &options->cluster_memory, "of all nodes; without it, engines alone");
+    add("--copies", &options->copies, "times the trace's traffic; default: as many as engines")
+        ->check(refuse_minus);
+    add("--affinity", &options->affinity,
+        "share of requests that go to the engine which last had their prompt")
+        ->capture_default_str();
+    add("--block-tokens", &options->block_tokens, "tokens of a value")->capture_default_str();
+    add("--nodes", &options->nodes, "of the cluster that hold values")->capture_default_str();
+    add("--replicas", &options->replicas, "of each value besides")->capture_default_str();
+    add("--prefill", &options->prefill, "tokens per second that an engine computes, as in 10k");
+    add("--link", &options->link, "bytes per second between an engine and the cluster");
+    add("--engine-price", &options->engine_price, "of an engine for an hour");
+    add("--memory-price", &options->memory_price, "of a GiB of the cluster for an hour");
+    add("--limit", &options->limit, "the trace's first requests; 0 = all")->check(refuse_minus);
+    add("--seed", &options->seed, "of the routes")->check(refuse_minus)->capture_default_str();
+    command->add_flag("--json", options->json, "print JSON");
+    command->footer(
+        "example: quire capacity conversation_trace.jsonl --engines 1000 --token-bytes 64KiB "
+        "--engine-memory 128GiB --cluster-memory 64TiB --nodes 64 --prefill 20k --link 12GB/s");
+    command->callback([options] { quire::cli::capacity(*options); });
 }
 
 void add_dump(CLI::App *app, DumpOptions *options) {
@@ -242,12 +282,14 @@ int main(int argc, char **argv) {
     CalibrationOptions calibration;
     DumpOptions dump;
     TierOptions tier;
+    CapacityOptions capacity;
     add_devices(&app, &json);
     add_conform(&app, &conform);
     add_conform_store(&app, &conform_store);
     add_calibration(&app, &calibration);
     add_dump(&app, &dump);
     add_replay(&app, &replay);
+    add_capacity(&app, &capacity);
     add_trace(&app, &trace);
     add_size(&app, &size);
     add_tier(&app, &tier);

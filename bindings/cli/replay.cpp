@@ -2,7 +2,6 @@
 
 #include "replay.hpp"
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "bare_lru.hpp"
@@ -10,6 +9,7 @@
 #include "replay_concurrent.hpp"
 #include "replay_levels.hpp"
 #include "replay_sequential.hpp"
+#include "report.hpp"
 #include "trace.hpp"
 
 namespace quire::cli {
@@ -68,20 +68,6 @@ nlohmann::ordered_json summarise(const ReplayOptions &options, const Trace &trac
     return out;
 }
 
-void print_table(const nlohmann::ordered_json &summary) {
-    for (const auto &[key, value] : summary.items()) {
-        std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-        if (value.is_number_float()) {
-            char digits[32];
-            std::snprintf(digits, sizeof digits, "%.5f", value.get<double>());
-            text = digits;
-        }
-        std::string label = key;
-        for (char &c : label) c = c == '_' ? ' ' : c;
-        std::printf("%-21s %16s\n", label.c_str(), text.c_str());
-    }
-}
-
 }  // namespace
 
 void replay(const ReplayOptions &options) {
@@ -99,11 +85,7 @@ void replay(const ReplayOptions &options) {
         summary["bare_lru_seconds"] = bare;
         summary["times_bare_lru"] = counts.seconds / bare;
     }
-    if (options.json) {
-        std::printf("%s\n", summary.dump().c_str());
-    } else {
-        print_table(summary);
-    }
+    print_report(summary, options.json);
 }
 
 }  // namespace quire::cli

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "library.hpp"
 
@@ -22,7 +23,9 @@ struct ReplayOptions {
     std::string host_bandwidth;  // per second and direction; empty: not wanted, as for these:
     std::string disk_read_bandwidth;
     std::string disk_write_bandwidth;
-    std::string disk_latency;  // of each load
+    std::string disk_latency;               // of each load
+    std::string tier;                       // or a real store, by its plugin's name; empty: none
+    std::vector<std::string> tier_options;  // NAME=VALUE
     uint32_t block_tokens = 16;
     std::string policy = "lru";
     std::string mode = "sequential";
@@ -30,6 +33,7 @@ struct ReplayOptions {
     uint64_t limit = 0;
     bool baseline = false;
     bool json = false;
+    bool has_store() const { return disk_blocks != 0 || !tier.empty(); }
     std::string dump;  // the file for a dump of the cache after the replay; empty: write none
 };
 
@@ -43,6 +47,9 @@ struct ReplayCounts {
     quire_cache_tier_stats tier{};  // these are of the store, if there is one
     quire_store_stats store{};
     uint64_t blocks_read = 0;
+    bool is_remote = false;      // the store is on other machines
+    double load_seconds = 0;     // by the clock, that requests waited for loads
+    double writing_seconds = 0;  // and that writes took after a step
 };
 
 void replay(const ReplayOptions &options);

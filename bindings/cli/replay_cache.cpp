@@ -30,7 +30,7 @@ ReplayCache::ReplayCache(const ReplayOptions &options, uint32_t max_sequences) :
     step_desc_ = described<quire_step_desc>();
     seq_desc_ = described<quire_seq_desc>();
     auto shard = described<quire_shard_desc>();
-    if (options.disk_blocks != 0) {
+    if (options.has_store()) {
         device_.emplace(instance_.get());
         store_.emplace(instance_.get(), options);
         shard.device = device_->get();

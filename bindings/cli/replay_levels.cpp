@@ -25,7 +25,10 @@ void check_pair(const char *option, bool is_given, const char *needed, bool is_t
 void check_disk(const ReplayOptions &options) {
     const bool has_disk = options.disk_blocks != 0;
     const std::string &write = options.disk_write;
-    check_pair("--disk-write", !write.empty(), "--disk-blocks", has_disk);
+    check_pair("--disk-write", !write.empty(), "--disk-blocks or --tier", options.has_store());
+    check_pair("--tier-option", !options.tier_options.empty(), "--tier", !options.tier.empty());
+    if (has_disk && !options.tier.empty())
+        throw Failure("--disk-blocks does not go with --tier: a cache has one store", kUsage);
     check_pair("--disk-read-bandwidth", !options.disk_read_bandwidth.empty(), "--disk-blocks",
                has_disk);
     check_pair("--disk-write-bandwidth", !options.disk_write_bandwidth.empty(), "--disk-blocks",
@@ -36,9 +39,8 @@ void check_disk(const ReplayOptions &options) {
         throw Failure("--disk-write " + write + " is not known: through, selective or back",
                       kUsage);
     }
-    if (has_disk && options.baseline) {
-        throw Failure("--baseline does not go with --disk-blocks: a bare LRU has no store", kUsage);
-    }
+    if (options.has_store() && options.baseline)
+        throw Failure("--baseline does not go with a store: a bare LRU has none", kUsage);
 }
 
 void check_costs(const ReplayOptions &options) {
@@ -55,8 +57,8 @@ void check_costs(const ReplayOptions &options) {
     }
     if (!options.disk_latency.empty()) parse_seconds("--disk-latency", options.disk_latency);
     if (options.block_bytes.empty()) return;
-    check_pair("--block-bytes", true, "--host-bandwidth or --disk-blocks",
-               !options.host_bandwidth.empty() || options.disk_blocks != 0);
+    check_pair("--block-bytes", true, "--host-bandwidth, --disk-blocks or --tier",
+               !options.host_bandwidth.empty() || options.has_store());
     const uint64_t bytes = parse_whole("--block-bytes", options.block_bytes);
     if (bytes == 0 || bytes > kMostBlockBytes)
         throw Failure("--block-bytes must be 1 to 4GiB", kUsage);
@@ -70,6 +72,11 @@ double seconds_of(const ReplayOptions &options, uint64_t blocks, double per_seco
     return static_cast<double>(bytes_of(options, blocks)) / per_second;
 }
 
+// A figure of the store.
+std::string name_of(const char *figure, const ReplayCounts &counts) {
+    return std::string(counts.is_remote ? "remote_" : "disk_") + figure;
+}
+
 // Tokens that admitted requests found, by where their blocks lay.
 void add_hits(const ReplayOptions &options, const ReplayCounts &counts,
               nlohmann::ordered_json *out) {
@@ -79,7 +86,7 @@ void add_hits(const ReplayOptions &options, const ReplayCounts &counts,
     const uint64_t disk = stats.blocks_swapped_in * options.block_tokens - host;
     (*out)["device_hit_tokens"] = stats.prefix_cache_hits - host - disk;
     if (options.host_blocks != 0) (*out)["host_hit_tokens"] = host;
-    if (options.disk_blocks != 0) (*out)["disk_hit_tokens"] = disk;
+    if (options.has_store()) (*out)[name_of("hit_tokens", counts)] = disk;
 }
 
 // The blocks that lie in the host tier, and those that went there and back. The two directions are
@@ -96,22 +103,10 @@ void add_host(const ReplayOptions &options, const quire_cache_stats &stats,
     (*out)["promoting_seconds"] = seconds_of(options, stats.blocks_promoted, per_second);
 }
 
-void add_disk(const ReplayOptions &options, const ReplayCounts &counts,
-              nlohmann::ordered_json *out) {
+// How long a disk with these bandwidths would have been busy.
+void add_disk_seconds(const ReplayOptions &options, const ReplayCounts &counts,
+                      nlohmann::ordered_json *out) {
     const quire_cache_tier_stats &tier = counts.tier;
-    (*out)["disk_blocks"] = options.disk_blocks;
-    (*out)["disk_write"] = options.disk_write.empty() ? "through" : options.disk_write;
-    (*out)["disk_cached_blocks"] = counts.store.records;
-    (*out)["disk_evicted_blocks"] = counts.store.evicted;
-    (*out)["disk_written_blocks"] = tier.blocks_written;
-    (*out)["disk_unwritten_blocks"] =
-        tier.blocks_refused + tier.blocks_dropped + tier.blocks_evicted;
-    (*out)["disk_loads"] = tier.loads_begun;
-    (*out)["disk_loads_short"] = tier.loads_short;
-    (*out)["disk_read_blocks"] = counts.blocks_read;
-    if (options.block_bytes.empty()) return;
-    (*out)["disk_written_bytes"] = bytes_of(options, tier.blocks_written);
-    (*out)["disk_read_bytes"] = bytes_of(options, counts.blocks_read);
     if (!options.disk_write_bandwidth.empty()) {
         (*out)["disk_writing_seconds"] =
             seconds_of(options, tier.blocks_written,
@@ -127,6 +122,30 @@ void add_disk(const ReplayOptions &options, const ReplayCounts &counts,
     (*out)["disk_reading_seconds"] = seconds;
 }
 
+void add_store(const ReplayOptions &options, const ReplayCounts &counts,
+               nlohmann::ordered_json *out) {
+    const quire_cache_tier_stats &tier = counts.tier;
+    auto add = [&](const char *figure, auto value) { (*out)[name_of(figure, counts)] = value; };
+    if (options.tier.empty()) add("blocks", options.disk_blocks);
+    add("write", options.disk_write.empty() ? "through" : options.disk_write);
+    add("cached_blocks", counts.store.records);
+    add("evicted_blocks", counts.store.evicted);
+    add("written_blocks", tier.blocks_written);
+    add("unwritten_blocks", tier.blocks_refused + tier.blocks_dropped + tier.blocks_evicted);
+    add("loads", tier.loads_begun);
+    add("loads_short", tier.loads_short);
+    add("read_blocks", counts.blocks_read);
+    if (!options.tier.empty()) {
+        add("loads_missed", tier.loads_missed);
+        add("load_seconds", counts.load_seconds);
+        add("writing_seconds", counts.writing_seconds);
+    }
+    if (options.block_bytes.empty()) return;
+    add("written_bytes", bytes_of(options, tier.blocks_written));
+    add("read_bytes", bytes_of(options, counts.blocks_read));
+    if (options.tier.empty()) add_disk_seconds(options, counts, out);
+}
+
 }  // namespace
 
 void check_levels(const ReplayOptions &options) {
@@ -140,10 +159,10 @@ void check_levels(const ReplayOptions &options) {
 
 void add_levels(const ReplayOptions &options, const ReplayCounts &counts,
                 nlohmann::ordered_json *out) {
-    if (options.host_blocks == 0 && options.disk_blocks == 0) return;
+    if (options.host_blocks == 0 && !options.has_store()) return;
     add_hits(options, counts, out);
     if (options.host_blocks != 0) add_host(options, counts.stats, out);
-    if (options.disk_blocks != 0) add_disk(options, counts, out);
+    if (options.has_store()) add_store(options, counts, out);
 }
 
 }  // namespace quire::cli

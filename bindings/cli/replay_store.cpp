@@ -2,11 +2,25 @@
 
 #include "replay_store.hpp"
 
+#include <poll.h>
+
+#include <ctime>
+
+#include "open_tier.hpp"
+
 namespace quire::cli {
 
 namespace {
 
 constexpr uint64_t kForEver = UINT64_MAX / 4;  // may be added to a time
+constexpr int kBusyPolls = 16;                 // a store in memory answers at once
+constexpr int kPollMs = 1;                     // a copy on the device has no descriptor
+
+double seconds_now() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 // A block of one layer, one head and one element of 16 bits, in the form of
 // docs/canonical-form.md: a header, token ids, a plane of K and one of V.
@@ -15,23 +29,13 @@ uint64_t value_bytes_of(uint32_t block_tokens) {
     return 256 + padded(uint64_t{4} * block_tokens) + 2 * padded(uint64_t{2} * block_tokens);
 }
 
-quire_tier *open_store(quire_instance *instance, uint64_t capacity_bytes) {
-    const std::string capacity = std::to_string(capacity_bytes);
-    const quire_store_option option{"capacity", capacity.c_str()};
-    auto desc = described<quire_tier_desc>();
-    desc.store = "memory";
-    desc.options = &option;
-    desc.option_count = 1;
-    desc.option_stride = sizeof option;
-    Error error;
-    quire_tier *tier = nullptr;
-    check(library().tier_open(instance, &desc, &tier, &error), error);
-    return tier;
+quire_tier *open_memory(quire_instance *instance, uint64_t capacity_bytes) {
+    return open_tier(instance, "memory", {{"capacity", std::to_string(capacity_bytes)}}, 0);
 }
 
 // The store's capacity counts a record beside each value.
 uint64_t record_bytes(quire_instance *instance) {
-    quire_tier *tier = open_store(instance, 1 << 20);
+    quire_tier *tier = open_memory(instance, 1 << 20);
     auto info = described<quire_store_info>();
     Error error;
     quire_status told = library().tier_get_info(tier, &info, &error);
@@ -66,7 +70,13 @@ ReplayDevice::~ReplayDevice() {
 
 ReplayStore::ReplayStore(quire_instance *instance, const ReplayOptions &options)
     : value_bytes_(value_bytes_of(options.block_tokens)) {
-    tier_ = open_store(instance, options.disk_blocks * (value_bytes_ + record_bytes(instance)));
+    if (options.tier.empty()) {
+        const uint64_t room = value_bytes_ + record_bytes(instance);
+        tier_ = open_memory(instance, options.disk_blocks * room);
+    } else {
+        const Settings settings = parse_settings("--tier-option", options.tier_options);
+        tier_ = open_tier(instance, options.tier, settings, 0);
+    }
 }
 
 ReplayStore::~ReplayStore() {
@@ -86,14 +96,22 @@ void ReplayStore::attach(quire_cache *cache, const ReplayOptions &options) {
 void ReplayStore::settle() {
     auto progress = described<quire_cache_tier_progress>();
     Error error;
-    do {
+    const double began = seconds_now();
+    for (int tries = 0;; ++tries) {
         check(library().cache_poll_tier(cache_, &progress, &error), error);
-    } while (progress.blocks_queued != 0);
+        if (progress.blocks_queued == 0) break;
+        if (tries < kBusyPolls) continue;
+        pollfd answers{progress.descriptor, POLLIN, 0};
+        if (progress.descriptor >= 0) poll(&answers, 1, kPollMs);
+    }
+    writing_seconds_ += seconds_now() - began;
 }
 
 void ReplayStore::wait_for_load() {
     Error error;
+    const double began = seconds_now();
     check(library().cache_load_wait(cache_, UINT64_MAX, nullptr, &error), error);
+    load_seconds_ += seconds_now() - began;
 }
 
 void ReplayStore::count(ReplayCounts *counts) {
@@ -105,6 +123,11 @@ void ReplayStore::count(ReplayCounts *counts) {
     if (counts->tier.bytes_written != counts->tier.blocks_written * value_bytes_)
         throw Failure("a block takes other room in the store than planned: this is a bug", kFailed);
     counts->blocks_read = counts->tier.bytes_loaded / value_bytes_;
+    counts->load_seconds = load_seconds_;
+    counts->writing_seconds = writing_seconds_;
+    auto info = described<quire_store_info>();
+    check(library().tier_get_info(tier_, &info, &error), error);
+    counts->is_remote = (info.flags & QUIRE_STORE_REMOTE) != 0;
 }
 
 }  // namespace quire::cli

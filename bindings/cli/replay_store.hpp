@@ -7,7 +7,8 @@
 // trace of millions of blocks fits. The store is the memory store, with room for --disk-blocks of
 // them: what was written first is evicted first. A trace has no clock, so the store always keeps
 // up: all that is to be written is in it before the next step, and a load is there when its request
-// is tried again. How long that would take is for the report to say.
+// is tried again. How long that would take is for the report to say. A real store that --tier names
+// takes its time, which is measured.
 //
 // Threads: one.
 #pragma once
@@ -52,6 +53,8 @@ class ReplayStore {
     quire_tier *tier_ = nullptr;
     quire_cache *cache_ = nullptr;  // that the tier is attached to
     uint64_t value_bytes_ = 0;      // of a block in the store
+    double load_seconds_ = 0;
+    double writing_seconds_ = 0;
 };
 
 }  // namespace quire::cli

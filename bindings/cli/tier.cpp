@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "library.hpp"
+#include "open_tier.hpp"
 #include "progress.hpp"
 #include "quantity.hpp"
 
@@ -21,25 +22,9 @@ namespace {
 class Tier {
  public:
     Tier(const TierOptions &options, uint32_t flags) {
-        std::vector<std::pair<std::string, std::string>> given;
-        if (!options.directory.empty()) given.emplace_back("directory", options.directory);
-        for (const std::string &text : options.options) {
-            size_t at = text.find('=');
-            if (at == 0 || at == std::string::npos)
-                throw Failure("--option takes NAME=VALUE, not " + text, kUsage);
-            given.emplace_back(text.substr(0, at), text.substr(at + 1));
-        }
-        std::vector<quire_store_option> raw;
-        for (const auto &[name, value] : given) raw.push_back({name.c_str(), value.c_str()});
-        auto desc = described<quire_tier_desc>();
-        desc.flags = flags;
-        desc.store = options.store.c_str();
-        desc.options = raw.data();
-        desc.option_count = static_cast<uint32_t>(raw.size());
-        desc.option_stride = sizeof(quire_store_option);
-        Error error;
-        quire_status status = library().tier_open(instance_.get(), &desc, &handle_, &error);
-        if (status < 0) throw Failure(error.message, status == QUIRE_E_ARG ? kUsage : kFailed);
+        Settings settings = parse_settings("--option", options.options);
+        if (!options.directory.empty()) settings.emplace_back("directory", options.directory);
+        handle_ = open_tier(instance_.get(), options.store, settings, flags);
     }
     ~Tier() { library().tier_close_wait(handle_, UINT64_MAX, nullptr); }
     Tier(const Tier &) = delete;

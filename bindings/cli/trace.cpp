@@ -97,7 +97,7 @@ class Lines {
 
 }  // namespace
 
-Trace read_trace(const std::string &path, uint64_t limit) {
+Trace read_requests(const std::string &path, uint64_t limit) {
     Lines lines(path);
     Trace trace;
     bool more = lines.next();
@@ -123,6 +123,11 @@ Trace read_trace(const std::string &path, uint64_t limit) {
         more = lines.next();
     }
     if (trace.requests.empty()) throw Failure(path + " holds no request", kUsage);
+    return trace;
+}
+
+Trace read_trace(const std::string &path, uint64_t limit) {
+    Trace trace = read_requests(path, limit);
     expand(&trace);
     return trace;
 }

@@ -24,6 +24,7 @@ struct Request {
     uint32_t output_length = 0;
     uint64_t first_input = 0;        // index into Trace::inputs
     uint32_t first_output = 0;       // token id of its first output token; the others count up
+    uint64_t time_ms = 0;            // of arrival; 0: the trace does not say
     std::vector<uint32_t> hash_ids;  // empty: its tokens equal no other request's
 };
 
@@ -38,6 +39,8 @@ struct Trace {
 // Output tokens, and the inputs of requests without hash ids, get ids from 2^31 on, each used once.
 // Throws a Failure that names the file and line.
 Trace read_trace(const std::string &path, uint64_t limit);
+// The same without tokens: `inputs` stays empty.
+Trace read_requests(const std::string &path, uint64_t limit);
 
 // Parse one line of each format, without expansion. Throw std::runtime_error with what is wrong.
 Request parse_mooncake(const std::string &line);

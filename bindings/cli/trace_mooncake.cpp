@@ -52,6 +52,9 @@ Request parse_mooncake(const std::string &text) {
     request.output_length = length_of(line, "output_length");
     if (request.input_length == 0) throw std::runtime_error("input_length is 0");
     request.hash_ids = ids_of(line);
+    request.time_ms = line.value("timestamp", nlohmann::json(0)).is_number_unsigned()
+                          ? line.value("timestamp", uint64_t{0})
+                          : 0;
     uint64_t wanted = (uint64_t{request.input_length} + kTokensPerHash - 1) / kTokensPerHash;
     if (request.hash_ids.size() < wanted) {
         throw std::runtime_error("hash_ids has " + std::to_string(request.hash_ids.size()) +

@@ -133,6 +133,10 @@ def replay_refuses(folder):
     size = ("--block-bytes", "1MiB")
     refuses([(("replay", trace, "--blocks", BLOCKS, *arguments), words) for arguments, words in (
         (("--disk-write", "back"), "--disk-write needs --disk-blocks"),
+        ((*disk, "--tier", "memory"), "a cache has one store"),
+        (("--tier-option", "a=b"), "--tier-option needs --tier"),
+        (("--tier", "memory", "--tier-option", "colour"), "NAME=VALUE"),
+        (("--tier", "abacus"), "abacus"),
         (("--disk-read-bandwidth", "1GB/s", *size), "--disk-read-bandwidth needs --disk-blocks"),
         (("--disk-write-bandwidth", "1GB/s", *size), "--disk-write-bandwidth needs --disk-blocks"),
         ((*disk, "--disk-latency", "1ms"), "--disk-latency needs --disk-read-bandwidth"),
@@ -144,9 +148,9 @@ def replay_refuses(folder):
         ((*disk, "--disk-write", "sideways"), "through, selective or back"),
         ((*disk, "--block-bytes", "0"), "--block-bytes must be 1 to 4GiB"),
         ((*disk, "--block-bytes", "5GiB"), "--block-bytes must be 1 to 4GiB"),
-        (size, "--block-bytes needs --host-bandwidth or --disk-blocks"),
+        (size, "--block-bytes needs --host-bandwidth, --disk-blocks or --tier"),
         (("--host-blocks", 9, "--host-bandwidth", "1GB/s"), "--host-bandwidth needs --block-bytes"),
-        ((*disk, "--baseline"), "a bare LRU has no store"),
+        ((*disk, "--baseline"), "a bare LRU has none"),
         (("--disk-blocks", -1), "must not be negative"),
         (("--disk-blocks", 2 ** 32), "--disk-blocks"),
         (("--disk-blocks", "64GiB"), "--disk-blocks"),

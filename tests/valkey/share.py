@@ -6,7 +6,9 @@
 
 import json
 import pathlib
+import subprocess
 import sys
+import tempfile
 
 import cluster as clusters
 from cluster import Cluster
@@ -54,6 +56,26 @@ def a_shared_prompt_is_not_computed_again(engine, cluster):
     print("seconds to the first token:", times)
 
 
+def a_replay_finds_what_another_one_computed(engine, cluster):
+    """`quire replay` over the cluster: alone it finds what a disk of that size would."""
+    quire = pathlib.Path(engine.program).parents[2] / "bindings" / "cli" / "quire"
+    with tempfile.TemporaryDirectory() as folder:
+        trace = str(pathlib.Path(folder, "trace.jsonl"))
+
+        def replay(*options):
+            run = subprocess.run([quire, "replay", trace, "--blocks", "2500", "--json", *options],
+                                 capture_output=True, check=True, timeout=120)
+            return json.loads(run.stdout)
+
+        subprocess.run([quire, "trace", "--requests", "40", "--output", trace], check=True)
+        disk = replay("--disk-blocks", "100000")
+        first, second = [replay(*tier(cluster)) for _ in range(2)]
+    for level in ("hit_tokens", "read_blocks", "written_blocks", "cached_blocks"):
+        expect(first[f"remote_{level}"] == disk[f"disk_{level}"], f"{level}: {first} {disk}")
+    print(f"hit rate {first['hit_rate']:.3f}, of the second process {second['hit_rate']:.3f}")
+    expect(second["hit_rate"] > 0.99 > first["hit_rate"], f"{first} {second}")
+
+
 def a_missing_cluster_is_refused(engine, cluster):
     """A cluster that is not there is refused in words."""
     for server in cluster.servers:
@@ -68,6 +90,7 @@ def main():
     with Cluster(replicas=False) as cluster:
         a_workload_is_given_to_the_next_process(engine, cluster)
         a_shared_prompt_is_not_computed_again(engine, cluster)
+        a_replay_finds_what_another_one_computed(engine, cluster)
         a_missing_cluster_is_refused(engine, cluster)
 
 
