@@ -88,6 +88,13 @@ std::string with_commas(uint64_t value) {
 
 std::string gigabytes(double bytes) { return printed("%.2f GB", bytes / 1e9); }
 
+std::string readable_bytes(uint64_t bytes) {
+    const auto count = static_cast<double>(bytes);
+    if (bytes < 1000) return std::to_string(bytes) + " bytes";
+    if (bytes < 1000 * 1000) return printed("%.1f kB", count / 1e3);
+    return bytes < 1000 * 1000 * 1000 ? printed("%.1f MB", count / 1e6) : gigabytes(count);
+}
+
 std::string short_seconds(double seconds) {
     return seconds < 1e-3 ? printed("%.1f us", seconds * 1e6) : printed("%.2f ms", seconds * 1e3);
 }

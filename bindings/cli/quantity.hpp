@@ -18,8 +18,9 @@ uint64_t parse_whole(const std::string &option, const std::string &text);
 // Parses a time of 0 or more with its unit: us, ms or s.
 double parse_seconds(const std::string &option, const std::string &text);
 
-std::string with_commas(uint64_t value);    // 363,632
-std::string gigabytes(double bytes);        // 53.62 GB
-std::string short_seconds(double seconds);  // 5.25 ms
+std::string with_commas(uint64_t value);     // 363,632
+std::string gigabytes(double bytes);         // 53.62 GB
+std::string readable_bytes(uint64_t bytes);  // 812 bytes, 53.6 kB, 53.6 MB, 53.62 GB
+std::string short_seconds(double seconds);   // 5.25 ms
 
 }  // namespace quire::cli

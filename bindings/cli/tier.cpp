@@ -115,9 +115,8 @@ void print_figures(const Tier &tier) {
     const quire_store_stats stats = tier.stats();
     std::printf("%s\n", info.place);
     std::printf("%s records, %s of values, %s of %s used\n", with_commas(stats.records).c_str(),
-                gigabytes(static_cast<double>(stats.value_bytes)).c_str(),
-                gigabytes(static_cast<double>(stats.used_bytes)).c_str(),
-                gigabytes(static_cast<double>(info.capacity_bytes)).c_str());
+                readable_bytes(stats.value_bytes).c_str(), readable_bytes(stats.used_bytes).c_str(),
+                readable_bytes(info.capacity_bytes).c_str());
     if (stats.damaged != 0 || stats.skipped_bytes != 0) {
         std::printf("%s damaged records, %s bytes that are no record\n",
                     with_commas(stats.damaged).c_str(), with_commas(stats.skipped_bytes).c_str());

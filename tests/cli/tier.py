@@ -112,7 +112,7 @@ def listed(folder):
            [f"{key:02x}" for key in range(5, 13)], result["list"])
     expect(str(folder) in result["place"], result["place"])
     code, out, err = run("tier", "ls", folder, "--records")
-    expect(code == 0 and err == "" and "8 records" in out and "05" * 32 in out, out + err)
+    expect(code == 0 and err == "" and "8 records, 80.0 kB" in out and "05" * 32 in out, out + err)
 
 
 def checked_and_tidied(folder):

@@ -58,5 +58,9 @@ int main(int argc, char **argv) {
         std::fprintf(stderr, "quire-conform-store: %s\n", problem.c_str());
         return 2;
     }
-    return RUN_ALL_TESTS();
+    const int status = RUN_ALL_TESTS();
+    const testing::UnitTest &tests = *testing::UnitTest::GetInstance();
+    if (testing::GTEST_FLAG(list_tests) || tests.test_to_run_count() != 0) return status;
+    std::fprintf(stderr, "quire-conform-store: no case matches the filter\n");
+    return 2;
 }
