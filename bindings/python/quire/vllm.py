@@ -24,7 +24,7 @@ Threads: one, like vLLM's.
 from __future__ import annotations
 
 import types
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, List, NamedTuple, Optional, Tuple, Union
 
 from . import vllm_release
 from .errors import UnsupportedError
@@ -54,13 +54,22 @@ def _processed(request: Any, computed: int) -> int:
     return max(0, computed - getattr(request, "num_in_flight_tokens", 0))
 
 
+class HostStats(NamedTuple):
+    """Blocks in host memory, and how many were moved there, and found there and brought back."""
+
+    cached: int
+    demoted: int
+    promoted: int
+
+
 class KVCacheManager:
     """vLLM V1's KVCacheManager on Quire.
 
     kv_cache_config needs num_blocks, the null block included, and kv_cache_groups, each of which
-    has a kv_cache_spec with block_size, and sliding_window if it is windowed. The other arguments
-    are vLLM's; without scheduler_block_size, which older versions do not pass, get_computed_blocks
-    returns two values as theirs does.
+    has a kv_cache_spec with block_size, and sliding_window if it is windowed. With
+    quire_host_blocks evicted blocks are kept in host memory, and found there: take_host_copies. The
+    other arguments are vLLM's; without scheduler_block_size, which older versions do not pass,
+    get_computed_blocks returns two values as theirs does.
     """
 
     def __init__(self, kv_cache_config: Any, max_model_len: int,
@@ -91,12 +100,17 @@ class KVCacheManager:
         self.watermark_blocks = int(watermark * kv_cache_config.num_blocks)
         self._answers_three = scheduler_block_size is not None
         self._spec, self._block_size = spec, spec.block_size
+        self.host_blocks: int = getattr(kv_cache_config, "quire_host_blocks", 0)
+        _refuse(host_memory_without_prefix_caching=self.host_blocks and not self.enable_caching,
+                host_memory_for_a_windowed_model=self.host_blocks and spec.window,
+                host_memory_for_a_model_that_needs_zeroed_blocks=self.host_blocks and getattr(
+                    kv_cache_config, "needs_kv_cache_zeroing", False))
         self._books = Books(instance, spec.block_size, kv_cache_config.num_blocks, spec.window,
-                            spec.chunked, self.enable_caching)
+                            spec.chunked, self.enable_caching, self.host_blocks)
         self._cache = self._books.cache
         hash_size = hash_block_size or spec.block_size
         self._events = Events(spec.block_size, num_hash_lookahead_tokens, spec.spec,
-                              spec.block_size // hash_size) \
+                              spec.block_size // hash_size, self.host_blocks != 0) \
             if enable_kv_cache_events and self.enable_caching else None
         self._pool = BlockPool(kv_cache_config.num_blocks, self.enable_caching, hash_size,
                                num_hash_lookahead_tokens, self._events)
@@ -206,6 +220,10 @@ class KVCacheManager:
         if need > self.max_model_len:
             need = self.max_model_len
         running = self._running.get(request.request_id)
+        if num_external_computed_tokens and self.host_blocks:
+            raise UnsupportedError("quire.vllm keeps blocks in host memory, and a connector loads "
+                                   "tokens: it may write to a block whose content is still to be "
+                                   "copied; use only one of the two")
         if running is not None and self._spec.window:
             self._table.window.advance(running, _processed(request, target - num_new_tokens))
         if running is not None and need <= running.room and num_new_tokens > 0:
@@ -374,13 +392,27 @@ class KVCacheManager:
         """Blocks of requests are not found any more: their content is wrong."""
         self._pool.evict_blocks(block_ids)
 
+    # Host memory.
+
+    def take_host_copies(self) -> Any:
+        """The copies between blocks and host memory since the last call: rows (1: to the host,
+        0: from it; from block; to block). The engine makes them in this order, before anything else
+        writes to a block. Blocks of the host have numbers from 1 to host_blocks."""
+        return self._books.take_copies()
+
+    def host_stats(self) -> "HostStats":
+        """What host memory holds, and what went there and came back."""
+        stats = self._books.stats()
+        return HostStats(stats.host_blocks_cached, stats.blocks_demoted, stats.blocks_promoted)
+
     def close(self) -> None:
         """Releases everything."""
         self._cache.close()
 
 
-def config(num_blocks: int, block_size: int, sliding_window: Optional[int] = None) -> Any:
+def config(num_blocks: int, block_size: int, sliding_window: Optional[int] = None,
+           host_blocks: int = 0) -> Any:
     """A KVCacheConfig as far as the manager reads it, for callers without vLLM."""
     spec = types.SimpleNamespace(block_size=block_size, sliding_window=sliding_window)
-    return types.SimpleNamespace(num_blocks=num_blocks, kv_cache_groups=[
-        types.SimpleNamespace(kv_cache_spec=spec)])
+    return types.SimpleNamespace(num_blocks=num_blocks, quire_host_blocks=host_blocks,
+                                 kv_cache_groups=[types.SimpleNamespace(kv_cache_spec=spec)])

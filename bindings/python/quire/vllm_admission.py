@@ -65,7 +65,7 @@ class Admission:
         running = Running(request, admitted[0], size, len(content), keys, table.scale)
         running.blocks = table.blocks.of(admitted[1])
         running.known = known
-        running.given = found // size
+        running.adopt(found // size, self._books.host_blocks != 0)
         if end != 0:
             running.named = end
             running.name(end)

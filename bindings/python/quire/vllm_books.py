@@ -10,19 +10,19 @@ Threads: one, like vLLM's.
 from __future__ import annotations
 
 import json
-from typing import Any, List, NamedTuple, Optional, Sequence as Listed, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence as Listed, Tuple
 
 import numpy as np
 
 from . import elements
 from .cache import Cache, CacheFlags
-from .elements import EVENT, ITEM, RESULT, SPAN, UNKNOWN
+from .elements import COPY, EVENT, ITEM, RESULT, SPAN, UNKNOWN
 from .events import EventKind
 from .groups import Group, GroupKind
 from .instance import Instance
 from .libquire import ffi, new
 from .sequence import Key
-from .step import RUN
+from .step import RUN, CopyKind
 
 # Live requests, including those that wait; a sequence that holds nothing takes some 100 bytes.
 _MAX_REQUESTS = 1 << 16
@@ -31,30 +31,61 @@ Tokens = Any  # an array of token ids
 _EVENTS_READ = 512  # per call
 _ITEM_BYTES, _RESULT_BYTES = ITEM.itemsize, RESULT.itemsize
 _DROP_PREFIX = 1    # QUIRE_END_DROP_PREFIX
+DEVICE, HOST = 0, 1  # QUIRE_LEVEL_*
+
+
+class Stored(NamedTuple):
+    """A block that can be found.
+
+    number  never used for another block
+    parent  the number of the block before it; 0 if it is first
+    place   of its first token
+    level   DEVICE or HOST
+    """
+
+    number: int
+    parent: int
+    place: int
+    tokens: Tokens
+    level: int
 
 
 class Changes(NamedTuple):
     """What quire_cache_events told: what was removed, removed it before it stored the rest.
 
     cleared  everything stored before was removed
-    removed  numbers of blocks that are not found any more
-    stored   (number, number of the block before it or 0, place of its first token, its tokens)
+    removed  (number, level) of blocks that are not found there any more. A block that moves to
+             another level is stored there too
     """
 
     cleared: bool
-    removed: List[int]
-    stored: List[Tuple[int, int, int, Tokens]]
+    removed: List[Tuple[int, int]]
+    stored: List[Stored]
+
+
+def _flags(caches: bool, host_blocks: int) -> CacheFlags:
+    if not caches:
+        return CacheFlags.NO_PREFIX
+    flags = CacheFlags.EVENTS | CacheFlags.EVENT_TOKENS
+    return flags | CacheFlags.HOST_PREFIXES if host_blocks else flags
+
+
+def _ignore(source: int, target: int) -> None:
+    pass
 
 
 class Books:
     """A cache that keeps books only, in one group.
 
-    block_size  in tokens
-    windowed    True if tokens see only a window of those before them, or only their own chunk
+    block_size   in tokens
+    windowed     True if tokens see only a window of those before them, or only their own chunk
+    host_blocks  where evicted blocks are kept
+    on_evicted   gets a block, and the block of the host that its content was moved to
+    on_restored  gets a block of the host, and the block that its content was moved to
     """
 
     def __init__(self, instance: Optional[Instance], block_size: int, blocks: int, window: int,
-                 chunked: bool, caches: bool):
+                 chunked: bool, caches: bool, host_blocks: int = 0):
         kind = GroupKind.CHUNKED if chunked else GroupKind.WINDOW if window else GroupKind.FULL
         self.window, self.chunked = window, chunked
         self.block_size, self.windowed, self.caches = block_size, window != 0, caches
@@ -62,8 +93,11 @@ class Books:
             instance or Instance(),
             [Group(layers=1, kv_heads=1, head_dim=1, window=window, kind=kind)],
             block_tokens=block_size, blocks=blocks, max_sequences=_MAX_REQUESTS,
-            flags=CacheFlags.EVENTS | CacheFlags.EVENT_TOKENS
-            if caches else CacheFlags.NO_PREFIX)
+            host_blocks=host_blocks, flags=_flags(caches, host_blocks))
+        self.host_blocks = host_blocks
+        self._copies: List["np.ndarray[Any, Any]"] = []
+        self.on_evicted: Callable[[int, int], None] = _ignore
+        self.on_restored: Callable[[int, int], None] = _ignore
         self._library = self.cache._library
         self._api = self._library.api
         self._error = new("quire_error")
@@ -123,14 +157,14 @@ class Books:
                      ffi.from_buffer("quire_cache_event[]", self._events, True), _EVENTS_READ,
                      EVENT.itemsize, ffi.from_buffer(_TOKENS, tokens, True), len(tokens), info)
             part = self._events[:info.event_count]
-            for kind, number, parent, place, first in zip(*(
+            for kind, number, parent, place, first, level in zip(*(
                     part[field].tolist()
-                    for field in ("kind", "block", "parent", "position", "token_offset"))):
+                    for field in ("kind", "block", "parent", "position", "token_offset", "level"))):
                 if kind == EventKind.STORED:
-                    found.stored.append((number, parent, place,
-                                         tokens[first:first + self.block_size].copy()))
+                    found.stored.append(Stored(
+                        number, parent, place, tokens[first:first + self.block_size].copy(), level))
                 elif kind == EventKind.REMOVED:
-                    found.removed.append(number)
+                    found.removed.append((number, level))
                 else:
                     found = Changes(True, [], [])
         return found
@@ -141,6 +175,8 @@ class Books:
         heads, after = {}, {}
         for line in self.cache.dump().splitlines():
             record = json.loads(line)
+            if record.get("tier") == "host":
+                continue
             if record["record"] == "list":
                 heads[record["list"]] = record["head"]
             elif record["record"] == "block":
@@ -276,8 +312,10 @@ class Books:
         self._next = 0
         if blocks > len(self._ids):
             self._grow_ids(2 * blocks)
-        status = api.step_commit(cache, step, ffi.NULL, error) \
-            or api.step_finish(cache, step, ffi.NULL, 0, error) \
+        status = api.step_commit(cache, step, ffi.NULL, error)
+        if status == 0 and self.host_blocks:
+            self._note_copies(step)
+        status = status or api.step_finish(cache, step, ffi.NULL, 0, error) \
             or api.step_blocks(cache, 0, sequence, 0, 0, self._ids_pointer, blocks, self._count,
                                error)
         if status != 0:
@@ -297,6 +335,8 @@ class Books:
         """Commits the open step and finishes it."""
         step = self._handle[0]
         self._do(self._api.step_commit, step, ffi.NULL)
+        if self.host_blocks:
+            self._note_copies(step)
         self._do(self._api.step_finish, step, ffi.NULL, 0)
 
     def extend(self, sequences: List[int]) -> bool:
@@ -316,3 +356,33 @@ class Books:
             return False
         self.close_step()
         return True
+
+    # Copies.
+
+    def _note_copies(self, step: int) -> None:
+        """Keeps the copies of a committed step, which the engine must make."""
+        room = 64
+        while True:
+            copies = np.zeros(room, COPY)
+            self._do(self._api.step_copies, step,
+                     ffi.from_buffer("quire_block_copy[]", copies, True), room, COPY.itemsize,
+                     self._count)
+            if self._count[0] <= room:
+                break
+            room = self._count[0]
+        if self._count[0] == 0:
+            return
+        copies = copies[:self._count[0]]
+        self._copies.append(copies)
+        for kind, source, target in zip(*(copies[name].tolist()
+                                          for name in ("kind", "src", "dst"))):
+            (self.on_evicted if kind == CopyKind.SWAP_OUT else self.on_restored)(source, target)
+
+    def take_copies(self) -> "np.ndarray[Any, Any]":
+        """Rows (1: to the host, 0: from it; from block; to block) of the copies since the last
+        call, in the order in which they must be made."""
+        taken, self._copies = self._copies, []
+        copies = np.concatenate([np.zeros(0, COPY), *taken])
+        assert np.isin(copies["kind"], (CopyKind.SWAP_OUT, CopyKind.SWAP_IN)).all()
+        return np.stack([copies["kind"] == CopyKind.SWAP_OUT, copies["src"], copies["dst"]],
+                        axis=1).astype(np.int32)

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import importlib
 import sys
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import vllm_release
 from .vllm_running import Running, hashes_of
@@ -76,12 +77,16 @@ class Events:
     lookahead  tokens after each block that its hash covers
     spec       vLLM's spec of the only group
     scale      how many of vLLM's hashes there are per block
+    moves      True if blocks move between levels
     """
 
     medium = "GPU"
+    _media = (medium, "CPU")  # by level
 
-    def __init__(self, size: int, lookahead: int, spec: Any, scale: int):
+    def __init__(self, size: int, lookahead: int, spec: Any, scale: int, moves: bool = False):
         self._size, self._lookahead, self._scale = size, lookahead, scale
+        self._moves = moves
+        self._said: Dict[Any, Any] = {}  # by hash, the event of each block that may move
         self._kinds: Any = _WithoutVllm
         self._hashes: Any = _WithoutVllm
         self._spec: Tuple[Optional[str], Optional[int]] = (None, None)
@@ -109,7 +114,29 @@ class Events:
 
     def stored(self, running: Running, begin: int, end: int) -> None:
         """Blocks of a request, the first and the last + 1, were cached."""
-        self._tell(running.request, running.hash_list(), begin, end)
+        hashes = running.hash_list()
+        self._tell(running.request, hashes, begin, end)
+        if self._moves:
+            for i in range(begin, end):
+                self._said[hashes[i]] = self._one(self.queue[-1], i - begin)
+
+    def _one(self, event: Any, i: int) -> Any:
+        """The event of one of an event's blocks."""
+        one = copy.copy(event)
+        if i:
+            one.parent_block_hash = event.block_hashes[i - 1]
+        one.block_hashes = event.block_hashes[i:i + 1]
+        one.token_ids = event.token_ids[i * self._size:(i + 1) * self._size]
+        one.extra_keys = event.extra_keys and event.extra_keys[i:i + 1]
+        one.lookahead_token_ids = event.lookahead_token_ids and event.lookahead_token_ids[i:i + 1]
+        one.session_id = None  # another request's blocks make this one move
+        return one
+
+    def moved(self, hash_: Any, level: int) -> None:
+        """A block with this hash is now on a level."""
+        event = copy.copy(self._said[hash_])
+        event.medium = self._media[level]
+        self.queue.append(event)
 
     def reused(self, request: Any, count: int) -> None:
         """A request that asks for it found its first `count` blocks."""
@@ -140,12 +167,15 @@ class Events:
             lookahead_token_ids=[tokens[(i + 1) * size:(i + 1) * size + lookahead]
                                  for i in range(begin, end)] if lookahead else None))
 
-    def removed(self, hash_: Any) -> None:
-        """No cached block has this hash any more."""
+    def removed(self, hash_: Any, level: int, is_last: bool) -> None:
+        """No block on a level has this hash any more; is_last: none on any."""
+        if is_last:
+            self._said.pop(hash_, None)
         self.queue.append(self._kinds.BlockRemoved(
-            block_hashes=[self._hashes.maybe_convert_block_hash(hash_)], medium=self.medium,
-            group_idx=0))
+            block_hashes=[self._hashes.maybe_convert_block_hash(hash_)],
+            medium=self._media[level], group_idx=0))
 
     def cleared(self) -> None:
         """Nothing is cached any more."""
+        self._said.clear()
         self.queue.append(self._kinds.AllBlocksCleared())

@@ -10,41 +10,50 @@ It is kept from the first time that something asks for it, because it costs time
 Connectors ask when they are bound, before there are requests. If there are requests, their cached
 blocks are entered then.
 
+A block that is evicted to host memory keeps its entry. Events tell on which levels it is; the
+copies of a step tell which blocks they took, because a block may go and come back between two
+reads of the events, into another one.
+
 Invariants, once `sync` has read all events:
   (1) an entry's content is what a lookup finds, and its block, once it is settled, holds that
-  (2) for every hash that was told as stored and not as removed there is an entry
+  (2) for every hash that was told as stored on a level and not as removed there is an entry there
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set
 
-from .vllm_books import Books, Tokens
+from .vllm_books import DEVICE, Books, Changes, Stored, Tokens
 from .vllm_retention import Retention
 from .vllm_running import Running
 from .sequence import Key
+
+_ON_DEVICE = 1 << DEVICE
+
 
 class Entry:
     """A cached block.
 
     number  the library's, in its events
     hash    vLLM's
-    block   its block number
+    block   its block number; 0: it is not on the device
     place   how many blocks are before it
     parent  the entry of the block before it; None if it is first, or if that block is not cached
     tokens  its tokens, as the library has them
     keys    what else its content depends on
-    is_shared  True if a request had the content in another block
+    levels     1 << level for each level on which it is
+    is_shared  True if the content may be in another block
     kept    False if vLLM would not keep it (vllm_retention.py): then it is in no answer
     """
 
-    __slots__ = ("number", "hash", "block", "place", "parent", "tokens", "keys", "is_shared",
-                 "kept")
+    __slots__ = ("number", "hash", "block", "place", "parent", "tokens", "keys", "levels",
+                 "is_shared", "kept")
 
     def __init__(self, number: int, hash_: Any, block: int, place: int, parent: "Optional[Entry]",
                  tokens: Tokens, keys: List[Key]):
         self.number, self.hash, self.block, self.place = number, hash_, block, place
         self.parent, self.tokens, self.keys = parent, tokens, keys
+        self.levels = _ON_DEVICE
         self.is_shared = False
         self.kept = True
 
@@ -64,7 +73,8 @@ class Index:
     is_held     tells whether something holds an entry's block with its content
     look_up     finds the blocks of an entry and of those before it
     on_stored   gets a request and the first and last + 1 of its blocks that are new
-    on_removed  gets a hash that no cached block has any more
+    on_moved    gets a hash, and a level on which a block with it now is
+    on_removed  gets a hash, a level on which no cached block has it any more, and True if none has
     on_cleared  is called when nothing is cached any more
     """
 
@@ -77,21 +87,27 @@ class Index:
         self._by_hash: Dict[Any, List[Entry]] = {}
         self._by_block: Dict[int, Entry] = {}
         self._passing: Dict[Any, Entry] = {}  # by hash, those that are not kept
+        self._by_host: Dict[int, Entry] = {}  # by the block of the host that has the content
+        self._nameless: Set[int] = set()      # numbers of blocks that never get an entry
         self.on_stored: Optional[Callable[[Running, int, int], None]] = None
-        self.on_removed: Optional[Callable[[Any], None]] = None
+        self.on_moved: Optional[Callable[[Any, int], None]] = None
+        self.on_removed: Optional[Callable[[Any, int, bool], None]] = None
         self.on_cleared: Optional[Callable[[], None]] = None
 
     # Questions. `sync` comes first.
 
     def __len__(self) -> int:
-        return len(self._by_hash)
+        if not self._books.host_blocks:
+            return len(self._by_hash)
+        return sum(1 for hash_ in self._by_hash if self._levels(hash_) & _ON_DEVICE)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._by_hash)
 
     def find(self, hash_: Any) -> Optional[Entry]:
-        """The entry with a hash that has been cached for longest."""
-        return self._settle(self._first(hash_))
+        """The entry with a hash that has been cached for longest, of those on the device."""
+        return self._settle(next((entry for entry in self._by_hash.get(hash_, ())
+                                  if entry.levels & _ON_DEVICE), None))
 
     def keeps(self, hash_: Any) -> bool:
         """True if a block with the hash is cached and kept."""
@@ -100,6 +116,13 @@ class Index:
     def _first(self, hash_: Any) -> Optional[Entry]:
         found = self._by_hash.get(hash_)
         return found[0] if found else None
+
+    def _levels(self, hash_: Any) -> int:
+        """1 << level for each level on which a block with a hash is."""
+        levels = 0
+        for entry in self._by_hash.get(hash_, ()):
+            levels |= entry.levels
+        return levels
 
     def at(self, block: int) -> Optional[Entry]:
         """The entry of a block."""
@@ -131,32 +154,56 @@ class Index:
     def sync(self) -> None:
         """Reads the events. What they store has no hash: `note` has read what requests named."""
         changes = self._books.changes()
-        self._take(changes.cleared, changes.removed)
+        self._take(changes)
+        self.pass_over(changes.stored)
+
+    def pass_over(self, stored: Iterable[Stored]) -> None:
+        """Blocks that no request has named while the index was kept get no entry later either, when
+        they are stored on another level."""
+        if self._books.host_blocks:
+            self._nameless.update(at.number for at in stored if at.number not in self._entries)
+
+    def evicted(self, block: int, host_block: int) -> None:
+        """The content of a block was moved to host memory."""
+        self._by_host.pop(host_block, None)
+        entry = self._by_block.pop(block, None)
+        if entry is not None:
+            entry.block = 0
+            self._by_host[host_block] = entry
+
+    def restored(self, host_block: int, block: int) -> None:
+        """And back from there."""
+        entry = self._by_host.pop(host_block, None)
+        if entry is not None:
+            entry.block = block
+            self._by_block[block] = entry
 
     def forget(self, block: int) -> None:
         """The block is not to be found any more, although the library has it."""
         entry = self._by_block.get(block)
         if entry is not None:
-            del self._entries[entry.number]
-            self._remove(entry)
+            self._nameless.add(entry.number)
+            self._remove(entry, DEVICE)
 
     def note(self, running: Running, begin: int, end: int) -> None:
         """The tokens of a request's blocks from `begin` to `end` were just named."""
-        cleared, removed, stored = self._books.changes()
-        self._take(cleared, removed)
+        changes = self._books.changes()
+        self._take(changes)
         if running.last_entry is not None and running.last_entry not in self._entries:
             begin = 0  # the library may have begun again at the first block
         hashes, new = running.hash_list(), []
         end = min(end, len(hashes))
-        for number, parent, place, tokens in stored:
-            i = place // running.size
-            if begin <= i < end:
-                above = self._entries.get(parent)
+        for at in changes.stored:
+            i = at.place // running.size
+            if begin <= i < end and at.number not in self._entries and \
+                    at.number not in self._nameless:
                 block = running.blocks[i].block_id
-                made = Entry(number, hashes[i], block, i, above, tokens, running.keys)
+                made = Entry(at.number, hashes[i], block, i, self._entries.get(at.parent),
+                             at.tokens, running.keys)
                 made.kept = self._keeps(running, i)
                 if self._add(made):
                     new.append(i)
+        self.pass_over(changes.stored)
         entry = None
         for i in range(begin, end):
             entry = self._first(hashes[i]) or self._passing.get(hashes[i])
@@ -165,8 +212,12 @@ class Index:
                 entry.kept = True
                 if self._add(entry):
                     new.append(i)
-            if entry is not None and entry.block != running.blocks[i].block_id:
+            block = running.blocks[i].block_id
+            if entry is not None and entry.block != block:
                 entry.is_shared = True
+                if entry.block == 0:  # it was in host memory, and the request computed it anew
+                    entry.block = block
+                    self._by_block[block] = entry
         running.last_entry = entry.number if entry is not None else -1
         self._tell_stored(running, sorted(new))
 
@@ -197,36 +248,56 @@ class Index:
             self.on_stored(running, new[0], new[0] + count)
             new = new[count:]
 
-    def _take(self, cleared: bool, removed: List[int]) -> None:
-        if cleared:
-            self._entries.clear()
-            self._by_hash.clear()
-            self._by_block.clear()
-            self._passing.clear()
+    def _take(self, changes: Changes) -> None:
+        """What was removed, and what moved: a number that has an entry is stored on a level."""
+        if changes.cleared:
+            for entries in (self._entries, self._by_hash, self._by_block, self._passing,
+                            self._by_host):
+                entries.clear()
             if self.on_cleared is not None:
                 self.on_cleared()
-        for number in removed:
-            entry = self._entries.pop(number, None)
+        for at in changes.stored:
+            entry = self._entries.get(at.number)
             if entry is not None:
-                self._remove(entry)
+                self._arrive(entry, at.level)
+        for number, level in changes.removed:
+            entry = self._entries.get(number)
+            if entry is not None:
+                self._remove(entry, level)
+
+    def _arrive(self, entry: Entry, level: int) -> None:
+        is_new = not self._levels(entry.hash) & 1 << level
+        entry.levels |= 1 << level
+        if is_new and self.on_moved is not None:
+            self.on_moved(entry.hash, level)
 
     def _add(self, entry: Entry) -> bool:
-        """Adds an entry. True: it is kept, and no other one has its hash."""
+        """Adds an entry. True: it is kept, and no other one on the device has its hash."""
         if not entry.kept and entry.hash not in self._by_hash:
             self._passing.setdefault(entry.hash, entry)
             self._entries[entry.number] = entry
             self._by_block[entry.block] = entry
             return False
         entry.kept = True
-        same = self._by_hash.setdefault(entry.hash, [])
-        same.append(entry)
+        is_new = not self._levels(entry.hash) & _ON_DEVICE
+        self._by_hash.setdefault(entry.hash, []).append(entry)
         self._entries[entry.number] = entry
         self._by_block[entry.block] = entry
-        return len(same) == 1
+        return is_new
 
-    def _remove(self, entry: Entry) -> None:
-        if self._by_block.get(entry.block) is entry:
+    def _remove(self, entry: Entry, level: int) -> None:
+        """The block of an entry is not on a level any more."""
+        if level == DEVICE and self._by_block.get(entry.block) is entry:
             del self._by_block[entry.block]
+        entry.levels &= ~(1 << level)
+        if entry.levels == 0:
+            self._drop(entry)
+        levels = self._levels(entry.hash)
+        if entry.kept and not levels & 1 << level and self.on_removed is not None:
+            self.on_removed(entry.hash, level, levels == 0)
+
+    def _drop(self, entry: Entry) -> None:
+        del self._entries[entry.number]
         if not entry.kept:
             if self._passing.get(entry.hash) is entry:
                 del self._passing[entry.hash]
@@ -235,5 +306,3 @@ class Index:
         same.remove(entry)
         if not same:
             del self._by_hash[entry.hash]
-            if self.on_removed is not None:
-                self.on_removed(entry.hash)

@@ -76,7 +76,7 @@ class Pins:
         if sequence is None:
             raise UnsupportedError(f"block {block.block_id} cannot be held: no request holds it, "
                                    "and it is not cached, or there is no block beside it")
-        return _Pin(sequence, {e.block for e in chain}, [])
+        return _Pin(sequence, set(self._table.books.blocks(sequence)), [])
 
     def new(self, count: int) -> List[int]:
         """Takes and holds blocks without content. Errors: ValueError if there are too few."""

@@ -136,7 +136,7 @@ class BlockPool:
             index = self.table.start_index(self._is_held)
             if self.events is not None:
                 index.on_stored, index.on_removed = self.events.stored, self.events.removed
-                index.on_cleared = self.events.cleared
+                index.on_moved, index.on_cleared = self.events.moved, self.events.cleared
         self.table.name_due()
         index.sync()
         return index

@@ -78,6 +78,14 @@ class Running:
         self.room = count * self.size
         return new
 
+    def adopt(self, count: int, owns: bool) -> None:
+        """Gives vLLM the first blocks, which were found. `owns`: some of them were in host memory,
+        and no request is known of what they hold now."""
+        if owns:
+            for block in self.blocks[self.given:count]:
+                block.owner = self
+        self.given = max(self.given, count)
+
     def name(self, end: int) -> None:
         """The first `end` tokens, whole blocks, may be named."""
         self.due = end

@@ -62,6 +62,7 @@ class Table:
         self.index: Optional[Index] = None
         self.bad: Counter[int] = Counter()
         self.window = Window(books, blocks)
+        books.on_restored = self._restored
         self._due: Dict[Running, None] = {}
 
     def free_count(self) -> int:
@@ -123,6 +124,12 @@ class Table:
         self.books.abort()
         return blocks[:count // self.books.block_size]
 
+    def _restored(self, source: int, target: int) -> None:
+        """A block was filled from host memory."""
+        self.blocks[target].owner = None
+        if self.index is not None:
+            self.index.restored(source, target)
+
     # Growth.
 
     def admit(self, request: Any) -> Running:
@@ -157,7 +164,7 @@ class Table:
         elif spare and self.free_count() - (count - running.given) < spare:
             return None
         self.running[running.request.request_id] = running
-        running.given = max(running.given, found // size)
+        running.adopt(found // size, self.books.host_blocks != 0)
         new = running.give(max(count, running.given))
         self.reserved += len(running.blocks) - running.given - before
         self.name_later(running, cached)
@@ -378,16 +385,19 @@ class Table:
     def start_index(self, is_held: Callable[[Entry], bool]) -> Index:
         """Keeps the cached blocks by hash from now on. Those of running requests are entered."""
         self.name_due()
+        stored = self.books.changes().stored
         after: Dict[Any, List[int]] = {}
-        for number, parent, _, tokens in self.books.changes().stored:
-            after.setdefault((parent, tokens.tobytes()), []).append(number)
+        for at in stored:
+            after.setdefault((at.parent, at.tokens.tobytes()), []).append(at.number)
         self.index = Index(self.books, is_held, self._blocks_of, self.retention)
+        self.books.on_evicted = self.index.evicted
         for running in self.running.values():
             if running.due != 0:
                 content, keys = self.content.of(running.request)
                 blocks = self.found(keys, np.append(content[:running.due], np.uint32(UNKNOWN)),
                                     False)[1]
                 self.index.enter(running, blocks, content, after)
+        self.index.pass_over(stored)
         return self.index
 
     def _blocks_of(self, entry: Entry) -> List[int]:
