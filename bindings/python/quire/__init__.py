@@ -23,7 +23,7 @@ Its modules, each of which imports only those before it:
     layer_rows layer_forward layer_repeat layer_latent continuous_rows continuous_forward
     vllm_release vllm_spec vllm_retention vllm_blocks vllm_running vllm_events vllm_request
     vllm_books vllm_window vllm_index vllm_table vllm_admission vllm_pins vllm_pool vllm vllm_plugin
-    vllm_host
+    vllm_host vllm_offload
     transformers
     continuous_cache continuous_probe continuous
 """

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """vllm_own: vLLM's own tests of its scheduler and prefix cache, with its manager and with ours.
 
-    vllm_own.py [--connectors] [--json] [--gtest_output=xml:FILE]
+    vllm_own.py [--connectors | --offload] [--json] [--gtest_output=xml:FILE]
 
-With --connectors those of its KV connectors that use a manager and run without a GPU.
+With --connectors those of its KV connectors that use a manager and run without a GPU. With
+--offload not its own tests, but those in vllm_offload_cases.py, with our manager.
 
 A test that passes with vLLM's manager must pass with quire.vllm's, unless vllm_own_known.txt, or
 vllm_connectors_known.txt, lists it with a reason; and a listed test must fail. This repository
@@ -105,7 +106,7 @@ def python():
     return os.environ.get("QUIRE_VLLM_PYTHON") or sys.executable
 
 
-def outcomes(manager, folder, work, connectors):
+def outcomes(manager, folder, work, options):
     """{test: outcome} of one run."""
     result = work / f"{manager}.xml"
     environment = {
@@ -113,9 +114,11 @@ def outcomes(manager, folder, work, connectors):
         "VLLM_LOGGING_LEVEL": "ERROR",
         "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", ""), str(folder)])}
     files = [str(folder / "tests" / "v1" / name)
-             for name in (CONNECTOR_FILES if connectors else FILES)]
-    for name in CONNECTOR_FIXTURES if connectors else ():
+             for name in (CONNECTOR_FILES if options.connectors else FILES)]
+    for name in CONNECTOR_FIXTURES if options.connectors else ():
         files += ["-p", name]
+    if options.offload:
+        files = [str(HERE / "vllm_offload_cases.py")]
     found = own_tests.outcomes(python(), ["-p", "vllm_own_plugin", *files], result, folder,
                                environment)
     return {name.removeprefix("tests.v1.").removeprefix("core."): outcome
@@ -127,6 +130,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="the outcomes of both, not compared")
     parser.add_argument("--connectors", action="store_true", help="the tests of connectors")
+    parser.add_argument("--offload", action="store_true", help="ours of the offload connector")
     report.add_option(parser)
     options = parser.parse_args()
     missing = why_not()
@@ -136,8 +140,11 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         folder = pathlib.Path(work) / "here"
         write_model(folder)
-        both = {manager: outcomes(manager, folder, pathlib.Path(work), options.connectors)
-                for manager in ("vllm", "quire")}
+        both = {manager: outcomes(manager, folder, pathlib.Path(work), options)
+                for manager in (("quire",) if options.offload else ("vllm", "quire"))}
+    if options.offload:
+        return report.write([report.Case("VllmOffload", name.strip(":"), outcome)
+                             for name, outcome in both["quire"].items()], options.gtest_output)
     return own_tests.conclude(both, CONNECTORS_KNOWN if options.connectors else KNOWN, options)
 
 
