@@ -62,7 +62,6 @@ class Table:
         self.index: Optional[Index] = None
         self.bad: Counter[int] = Counter()
         self.window = Window(books, blocks)
-        books.on_restored = self._restored
         self._due: Dict[Running, None] = {}
 
     def free_count(self) -> int:
@@ -123,12 +122,6 @@ class Table:
         blocks = self.books.blocks(probe, step=self.books.step)
         self.books.abort()
         return blocks[:count // self.books.block_size]
-
-    def _restored(self, source: int, target: int) -> None:
-        """A block was filled from host memory."""
-        self.blocks[target].owner = None
-        if self.index is not None:
-            self.index.restored(source, target)
 
     # Growth.
 
@@ -390,7 +383,7 @@ class Table:
         for at in stored:
             after.setdefault((at.parent, at.tokens.tobytes()), []).append(at.number)
         self.index = Index(self.books, is_held, self._blocks_of, self.retention)
-        self.books.on_evicted = self.index.evicted
+        self.books.on_evicted, self.books.on_restored = self.index.evicted, self.index.restored
         for running in self.running.values():
             if running.due != 0:
                 content, keys = self.content.of(running.request)

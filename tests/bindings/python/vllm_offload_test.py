@@ -402,24 +402,50 @@ class Told(unittest.TestCase):
             self.manager.close()
 
     def test_a_block_that_moved_says_where_it_is_now(self):
+        self.HOST = 20
         self.start(enable_kv_cache_events=True)
-        first, second = (Hashed(name, [base + i for i in range(48)] + [7])
-                         for name, base in (("a", 0), ("b", 1000)))
-        for request in (first, second):
-            self.assertIsNotNone(self.manager.allocate_slots(request, 49))
-            self.manager.free(request)
+        first = self.fill("a", 0)
+        self.fill("b", 1000)
         events = self.manager.take_events()
         moved = [event for event in events if event.medium == "CPU"]
         self.assertEqual({event.block_hashes[0] for event in moved},
-                         set(first.block_hashes[-len(moved):]))
-        last = next(event for event in moved if event.block_hashes == first.block_hashes[11:])
-        self.assertEqual(last.token_ids, first.all_token_ids[44:48])
-        self.assertEqual(last.parent_block_hash, first.block_hashes[10])
+                         set(first.block_hashes))
+        last = next(event for event in moved if event.block_hashes == first.block_hashes[14:])
+        self.assertEqual(last.token_ids, first.all_token_ids[56:])
+        self.assertEqual(last.parent_block_hash, first.block_hashes[13])
         removed = [event for event in events if type(event).__name__ == "BlockRemoved"]
         self.assertEqual({event.medium for event in removed}, {"GPU"})
         self.manager.close()
 
-    def test_touch_holds_a_block_whose_parents_were_brought_back(self):
+    def fill(self, name, base):
+        """A request that takes every block, and returns them."""
+        request = Hashed(name, list(range(base, base + 60)))
+        self.assertIsNotNone(self.manager.allocate_slots(request, 60))
+        self.manager.free(request)
+        return request
+
+    def test_a_block_that_is_computed_anew_is_found_where_it_is_now(self):
+        """Its content goes to host memory and counts on the device again, between two reads of the
+        events: so they tell nothing."""
+        self.HOST = 20
+        self.start(enable_kv_cache_events=True)
+        first = self.fill("a", 0)
+        self.manager.take_events()
+        again = Hashed("b", first.all_token_ids)
+        self.assertIsNotNone(self.manager.allocate_slots(again, 60))
+        self.assertGreater(self.manager.host_stats().demoted, 0)
+        self.assertEqual(self.manager.take_events(), [])
+        ids = self.manager.get_block_ids("b")[0]
+        pool = self.manager.block_pool
+        found = [pool.get_cached_block(name, [0])[0] for name in first.block_hashes]
+        self.assertEqual([block.block_id for block in found], ids)
+        for block, name in zip(found, first.block_hashes):
+            self.assertTrue(pool.cached_block_hash_to_block.contain(name + bytes(4),
+                                                                    block.block_id))
+        self.manager.free(again)
+        self.manager.close()
+
+    def test_a_block_that_is_touched_does_not_move(self):
         self.start()
         pool = self.manager.block_pool
         request = Hashed("a", list(range(17)))
@@ -427,9 +453,30 @@ class Told(unittest.TestCase):
         self.manager.free(request)
         block = pool.get_cached_block(request.block_hashes[3], [0])[0]
         pool.touch([block])
+        other = Hashed("b", list(range(1000, 1044)))
+        self.assertIsNotNone(self.manager.allocate_slots(other, 44))
+        self.manager.free(other)
+        self.fill_rest()
+        self.assertIs(pool.get_cached_block(request.block_hashes[3], [0])[0], block)
         self.assertEqual(block.ref_cnt, 1)
+        self.assertNotIn(block.block_id, self.manager.take_host_copies()[:, 1].tolist())
         pool.free_blocks([block])
         self.assertEqual(block.ref_cnt, 0)
+        self.manager.close()
+
+    def fill_rest(self):
+        """A request that takes the blocks that are not held."""
+        tokens = self.manager.block_pool.get_num_free_blocks() * SIZE
+        rest = Hashed("rest", list(range(5000, 5000 + tokens)))
+        self.assertIsNotNone(self.manager.allocate_slots(rest, tokens))
+        self.manager.free(rest)
+
+    def test_free_blocks_are_those_of_the_device(self):
+        self.start()
+        for name, base in (("a", 0), ("b", 1000)):
+            self.fill(name, base)
+        free = self.manager.block_pool.free_block_queue.get_all_free_blocks()
+        self.assertEqual(sorted(block.block_id for block in free), list(range(1, self.BLOCKS)))
         self.manager.close()
 
 

@@ -405,8 +405,9 @@ def trace_tokens(number, request):
 class Trace(unittest.TestCase):
     """One request at a time: lookup, prompt, output, end."""
 
-    def replay(self, blocks):
-        manager = vllm.KVCacheManager(vllm.config(blocks, 16), max_model_len=1 << 30)
+    def replay(self, blocks, host_blocks=0):
+        manager = vllm.KVCacheManager(vllm.config(blocks, 16, host_blocks=host_blocks),
+                                      max_model_len=1 << 30)
         trace_tokens.given = 0
         hits = 0
         for number, line in trace():
@@ -423,12 +424,16 @@ class Trace(unittest.TestCase):
                 request.num_computed_tokens = length
                 self.assertIsNotNone(manager.allocate_slots(request, output))
             manager.free(request)
-        cached = manager._cache.stats.blocks_cached
+            manager.take_host_copies()
+        cached = manager._cache.stats.blocks_cached + manager.host_stats().cached
         manager.close()
         return hits, cached
 
     def test_hits_are_golden_in_65536_blocks(self):
         self.assertEqual(self.replay(65536), GOLDEN[65536])
+
+    def test_hits_are_golden_in_65536_blocks_on_two_levels(self):
+        self.assertEqual(self.replay(9000, 65536 - 9000 + 1), GOLDEN[65536])
 
     @unittest.skipUnless(os.environ.get("QUIRE_TEST_ALL"), "long: a test of ./dev test extended")
     def test_hits_are_golden_in_every_pool(self):
