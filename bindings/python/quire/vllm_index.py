@@ -182,7 +182,8 @@ class Index:
         """The block is not to be found any more, although the library has it."""
         entry = self._by_block.get(block)
         if entry is not None:
-            self._nameless.add(entry.number)
+            if self._books.host_blocks:
+                self._nameless.add(entry.number)
             self._remove(entry, DEVICE)
 
     def note(self, running: Running, begin: int, end: int) -> None:

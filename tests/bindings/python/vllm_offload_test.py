@@ -115,7 +115,7 @@ class Content(unittest.TestCase):
         self.rng = random.Random(seed)
         self.manager = manager_of(blocks, host)
         self.worker = Worker(self, blocks, host, packed)
-        self.running, self.number, self.found = [], 0, 0
+        self.running, self.number, self.found, self.reserved = [], 0, 0, 0
         for _ in range(steps):
             self.step()
         self.manager._cache.check()
@@ -175,6 +175,7 @@ class Content(unittest.TestCase):
 
     def step(self):
         planned = self.schedule()
+        self.reserved = max(self.reserved, self.manager._table.reserved)
         self.worker.host.run(self.manager.take_host_copies())
         tables = [self.manager.get_block_ids(request.request_id)[0] for request, _, _ in planned]
         for (request, begin, end), ids in zip(planned, tables):
@@ -197,6 +198,11 @@ class Content(unittest.TestCase):
             self.assertGreater(stats.demoted, 100)
             promoted += stats.promoted
         self.assertGreater(promoted, 200)
+
+    def test_blocks_in_reserve_move_like_others(self):
+        stats = self.play(1, 400, 90, 60, False)
+        self.assertGreater(self.reserved, 4)
+        self.assertGreater(min(stats), 20)
 
     def test_a_copy_left_out_is_noticed(self):
         """The test above can fail."""
