@@ -266,7 +266,7 @@ def test_events_name_gpu_and_cpu(is_async, monkeypatch):
             known[event.medium] -= names
     stats = engine.manager.host_stats()
     assert stats.demoted and stats.promoted
-    assert len(known["CPU"]) == stats.cached
+    assert 0 < len(known["CPU"]) <= stats.cached
     assert not known["GPU"] & known["CPU"]
 
 
