@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// key_list: reads the keys of a sequence's description.
+// key_list: reads the keys of a sequence's or lease's description.
 #pragma once
 
 #include <cstring>
@@ -11,7 +11,8 @@
 namespace quire::abi {
 
 // keys: [kMaxKeys]
-inline Status read_keys(const quire_seq_desc &desc, quire_key *keys) {
+template <typename Desc>
+Status read_keys(const Desc &desc, quire_key *keys) {
     if (desc.key_count > kMaxKeys) {
         return fail(QUIRE_E_LIMIT, "key_count is {}: at most {}", desc.key_count, kMaxKeys);
     }

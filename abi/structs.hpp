@@ -60,6 +60,7 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
     RULE(quire_cache_desc, 136, kCacheFlags, 0, 0)                                            \
     RULE(quire_namespace_desc, 32, QUIRE_NAMESPACE_EVENT_TOKENS, 0, 0)                        \
     RULE(quire_seq_desc, 48, 0, 0, 0)                                                         \
+    RULE(quire_lease_desc, 40, 0, 0, 0)                                                       \
     RULE(quire_step_desc, 40, QUIRE_STEP_MAY_PREEMPT, 0, 0)                                   \
     RULE(quire_batch_desc, 56, QUIRE_BATCH_PAD_NULL_SLOT | QUIRE_BATCH_SHARED_PREFIX,         \
          QUIRE_RESERVED(quire_batch_desc, reserved0))                                         \
@@ -85,6 +86,8 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
     RULE(quire_cache_stats, 200, 0, 0, 0)        \
     RULE(quire_namespace_info, 56, 0, 0, 0)      \
     RULE(quire_seq_info, 48, 0, 0, 0)            \
+    RULE(quire_lease_info, 48, 0, 0, 0)          \
+    RULE(quire_lease_result, 32, 0, 0, 0)        \
     RULE(quire_batch_views, 104, 0, 0, 0)        \
     RULE(quire_size_info, 80, 0, 0, 0)           \
     RULE(quire_calibration_info, 32, 0, 0, 0)    \

@@ -79,6 +79,12 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
     return Status{};
 }
 
+Status Cache::evict(uint32_t group, uint32_t count, int32_t *ids, uint32_t *evicted,
+                    quire_error *error) {
+    QUIRE_TRY(poll(error));
+    return parts_.lease_prefixes.evict(group, count, ids, evicted);
+}
+
 Status Cache::check_tier(const quire_cache_tier_desc &desc, const quire_store_info &store,
                          bool is_read_only) const {
     if (parts_.log_writer.active()) {

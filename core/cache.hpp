@@ -68,6 +68,44 @@ class Cache {
         return parts_.prefixes.probe(handle, tokens, token_count, hits);
     }
 
+    // Leases. step: the open one, or 0 where a match pins nothing.
+    Status create_lease(const quire_lease_desc &desc, const quire_key *keys, uint64_t *out) {
+        return parts_.leases.create(desc, keys, out);
+    }
+    Status end_lease(uint64_t lease) { return parts_.leases.end(lease); }
+    Status lease_info(uint64_t lease, quire_lease_info *out) const {
+        return parts_.leases.info(lease, out);
+    }
+    Status lease_blocks(uint64_t lease, uint32_t group, uint32_t first, uint8_t *out,
+                        uint32_t capacity, uint32_t stride, uint32_t *count) const {
+        return parts_.leases.blocks(lease, group, first, out, capacity, stride, count);
+    }
+    Status take(uint64_t step, uint64_t lease, uint32_t group, uint32_t count, int32_t *ids,
+                quire_lease_result *result) {
+        return parts_.leases.take(step, lease, group, count, ids, result);
+    }
+    Status give(uint64_t step, uint64_t lease, uint32_t group, const int32_t *ids, uint32_t count) {
+        return parts_.leases.give(step, lease, group, ids, count);
+    }
+    Status pin(uint64_t step, uint64_t lease, uint32_t group, const int32_t *ids, uint32_t count,
+               quire_lease_result *result) {
+        return parts_.leases.pin(step, lease, group, ids, count, result);
+    }
+    Status match(uint64_t step, uint64_t lease, uint32_t how, const LeaseRun &run,
+                 quire_lease_result *result) {
+        return parts_.lease_prefixes.match(step, lease, how, run, result);
+    }
+    Status publish(uint64_t step, uint64_t lease, const LeaseRun &run, quire_lease_result *result) {
+        return parts_.lease_prefixes.publish(step, lease, run, result);
+    }
+    Status forget(uint64_t lease, uint32_t group, const int32_t *ids, uint32_t count,
+                  uint32_t *forgotten) {
+        return parts_.lease_prefixes.forget(lease, group, ids, count, forgotten);
+    }
+    // Reads fences too.
+    Status evict(uint32_t group, uint32_t count, int32_t *ids, uint32_t *evicted,
+                 quire_error *error);
+
     Status begin(const StepOptions &options, const ItemList &list, uint64_t *out,
                  quire_error *error) {
         parts_.tier.progress(CacheTier::kStepBytes);

@@ -357,6 +357,7 @@ type Stats struct {
 	Usage                                                 float64
 	Migrations, BytesMigrated                             uint64
 	BlocksDemoted, BlocksPromoted, HostBlocksCached       uint64
+	Leases, BlocksLeased                                  uint64
 }
 
 // Stats returns the current counts.
@@ -382,6 +383,7 @@ func (c *Cache) Stats() (Stats, error) {
 		BytesMigrated: uint64(s.bytes_migrated),
 		BlocksDemoted: uint64(s.blocks_demoted), BlocksPromoted: uint64(s.blocks_promoted),
 		HostBlocksCached: uint64(s.host_blocks_cached),
+		Leases:           uint64(s.leases), BlocksLeased: uint64(s.blocks_leased),
 	}, err
 }
 

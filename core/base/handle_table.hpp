@@ -3,9 +3,9 @@
 // handle_table: 64-bit handles: type 8 | number 56. No handle is given out twice in a process.
 //
 // HandleNumbers gives numbers out, from one counter per type for the whole process. A step or a
-// namespace takes one number. A HandleTable, used for sequences, takes ranges of as many numbers as
-// it has entries, each starting at a multiple of that count. So the low bits of a handle name its
-// entry, and one load and one comparison find the record or reject any other value.
+// namespace takes one number. A HandleTable, used for sequences and leases, takes ranges of as many
+// numbers as it has entries, each starting at a multiple of that count. So the low bits of a handle
+// name its entry, and one load and one comparison find the record or reject any other value.
 //
 // Entries are reused in the order in which they became free, and there are at least twice as many
 // as records. So an entry is reused only after half of the entries were taken, and a range serves
@@ -24,7 +24,7 @@
 
 namespace quire {
 
-enum class HandleType : uint8_t { sequence = 1, step = 2, name_space = 3 };
+enum class HandleType : uint8_t { sequence = 1, step = 2, name_space = 3, lease = 4 };
 
 inline uint64_t make_handle(HandleType type, uint64_t number) {
     return uint64_t{static_cast<uint8_t>(type)} << 56 | number;
@@ -95,7 +95,9 @@ class HandleTable {
     bool worn_out() const { return worn_out_; }
 
     // The index of a new record; kNone if all are live or no number is left.
-    uint32_t take() {
+    uint32_t take() { return take(type_); }
+    // The same for a record that only find_other() finds, under a handle of another type.
+    uint32_t take(HandleType type) {
         if (free_.empty()) return kNone;
         bool is_unused = first_unused_ <= mask_;
         uint32_t at = is_unused ? first_unused_ : first_free_;
@@ -116,8 +118,8 @@ class HandleTable {
         }
         uint32_t index = free_[free_.size() - 1];
         free_.shrink(free_.size() - 1);
-        entry.handle = handles_[index] = make_handle(type_, base_ + at);
-        entry.index = index;
+        handles_[index] = make_handle(type, base_ + at);
+        entry = named(index, handles_[index]);
         ++live_;
         return index;
     }
@@ -125,7 +127,7 @@ class HandleTable {
     void end(uint32_t index) {
         QUIRE_ASSERT(is_live(index));
         uint32_t at = static_cast<uint32_t>(handles_[index] & mask_);
-        entries_[at].index = entries_[at].next = kNone;
+        entries_[at] = Entry{of_own_type(handles_[index]), kNone, kNone};
         (last_free_ != kNone ? entries_[last_free_].next : first_free_) = at;
         last_free_ = at;
         handles_[index] = 0;
@@ -137,19 +139,22 @@ class HandleTable {
     // table on which neither take() nor end() is ever called. REQUIRES: could_be(handle), and the
     // record is not live.
     void give(uint32_t index, uint64_t handle_value) {
-        entries_[handle_value & mask_] = Entry{handle_value, index, kNone};
+        entries_[handle_value & mask_] = named(index, handle_value);
         handles_[index] = handle_value;
         ++live_;
     }
     void abandon(uint32_t index) {
         Entry &entry = entries_[handles_[index] & mask_];
-        if (entry.index == index) entry.index = kNone;  // else the entry was taken again
+        if (entry.handle == handles_[index])  // else the entry was taken again
+            entry = Entry{of_own_type(entry.handle), kNone, kNone};
         handles_[index] = 0;
         --live_;
     }
-    // True if it could be the handle of a live record of some table of this capacity.
-    bool could_be(uint64_t handle_value) const {
-        return handle_value >> 56 == static_cast<uint8_t>(type_) && base_of(handle_value) != 0;
+    // True if it could be the handle of a live record of some table of this capacity; other: the
+    // second type that the table has.
+    bool could_be(uint64_t handle_value, HandleType other) const {
+        bool is_own = is_of(handle_value, type_);
+        return (is_own || is_of(handle_value, other)) && base_of(handle_value) != 0;
     }
 
     bool is_live(uint32_t index) const { return index < handles_.size() && handles_[index] != 0; }
@@ -162,13 +167,34 @@ class HandleTable {
         const Entry &entry = entries_[handle_value & mask_];
         return entry.handle == handle_value ? entry.index : kNone;
     }
+    // The same for records of the other type, which find() does not see.
+    uint32_t find_other(uint64_t handle_value) const {
+        const Entry &entry = entries_[handle_value & mask_];
+        return entry.handle == handle_value && !is_of(handle_value, type_) ? entry.next : kNone;
+    }
+    uint32_t find_any(uint64_t handle_value) const {
+        uint32_t index = find(handle_value);
+        return index != kNone ? index : find_other(handle_value);
+    }
+    static bool is_of(uint64_t handle_value, HandleType type) {
+        return handle_value >> 56 == static_cast<uint8_t>(type);
+    }
 
  private:
     struct Entry {
-        uint64_t handle;  // the last one; 0: none yet
-        uint32_t index;   // of the record; kNone: the handle was ended
-        uint32_t next;    // free entry
+        uint64_t handle;  // the last one; of the table's own type once it was ended; 0: none yet
+        uint32_t index;   // of the record; kNone: the handle was ended, or is of another type
+        uint32_t next;    // free entry; while a handle of another type is live, its record
     };
+
+    Entry named(uint32_t index, uint64_t handle_value) const {
+        if (is_of(handle_value, type_)) [[likely]]
+            return Entry{handle_value, index, kNone};
+        return Entry{handle_value, kNone, index};
+    }
+    uint64_t of_own_type(uint64_t handle_value) const {
+        return make_handle(type_, handle_value & (HandleNumbers::kEnd - 1));
+    }
 
     // The first number of the handle's range.
     uint64_t base_of(uint64_t handle_value) const {

@@ -60,6 +60,7 @@ struct alignas(kCacheLine) Block {
     // of other tenants unless one of the steps that wrote them fails too (Cover).
     uint8_t is_covered : 1;
     uint8_t is_demoted : 1;  // in the host tier: a copy of the open step fills it
+    uint8_t is_offered : 1;  // by the call that is about to publish it
     uint64_t stamp;          // when a table last dropped it; orders the cached list
     uint64_t depends;        // once published: unfinished steps without which its content is wrong,
                              // bit u % 64 for step u of (ready - 64, ready]
@@ -164,6 +165,13 @@ class BlockPool {
     void undo_take_free(uint32_t block, bool is_read);
     void undo_add_ref(uint32_t block, uint32_t next_hint);
     void undo_claim(uint32_t block, uint32_t next_hint);
+    // Makes a cached block the last to be evicted, as if it had been released just now.
+    void touch_cached(uint32_t block) {
+        if (blocks_[block].state != BlockState::cached) return;
+        leave_list(block);
+        blocks_[block].stamp = ++clock_;
+        push_back(kCached, block);
+    }
     // Caches an unused block that a node names again, as of the time it was released.
     void cache_unused(uint32_t block);
     void undo_drop_ref(uint32_t block, uint64_t stamp);  // except `touch`

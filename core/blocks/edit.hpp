@@ -170,8 +170,17 @@ struct DropHost {
     uint8_t group;
 };
 
+// A lease holds the block more or fewer times.
+struct Hold {
+    uint32_t lease;
+    uint32_t block;
+    uint32_t entry;  // of the table: the one that named it, or the new one
+    uint32_t holds;  // 0: it did not hold the block
+    uint8_t group;
+};
+
 using Edit = std::variant<TakeFree, Evict, AddRef, DropRef, TableEntry, TableShape, PublishNode,
-                          Adopt, Replace, ChangeOwner, TakeHost, DropHost, Demote, Promote>;
+                          Adopt, Replace, ChangeOwner, TakeHost, DropHost, Demote, Promote, Hold>;
 static_assert(sizeof(Edit) <= kCacheLine + sizeof(uint64_t));
 
 // Functions for some kinds of edits, as one; the last one given may take `const auto &`.

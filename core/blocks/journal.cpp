@@ -6,6 +6,7 @@ namespace quire {
 
 Journal::~Journal() {
     for (BlockTable &table : tables_) buffers_.give_back(&table.ids);
+    for (LeaseIndex &index : lease_indexes_) index.give_back(&buffers_);
     for (BlockPool *&pool : pools_) BlockPool::destroy(host_, &pool);
     for (BlockPool *&pool : host_pools_) BlockPool::destroy(host_, &pool);
 }
@@ -265,35 +266,41 @@ uint32_t Journal::attach(uint32_t sequence, uint32_t index, uint32_t node, Conte
         if (cross_[g]) continue;
         const BlockTable &t = table(sequence, g);
         uint32_t block = index < t.length ? t.ids.data[index] : kNullBlock;
-        uint32_t *named = &tree_.change_blocks(node)[g];
-        if (block == kNullBlock || *named == block) continue;
-        BlockPool &pool = *pools_[g];
-        if (pool[block].node != kNone) continue;  // a node that is out of reach names it
-        if (*named == kNullBlock) {
-            note(Adopt{named_block(pool[block]), node, block, static_cast<uint8_t>(g)});
-        } else if (this->named(g, *named).state == BlockState::cached) {
-            // The older one is unreferenced: keep the one that is in use, and have one copy less.
-            uint32_t older = *named;
-            BlockPool &olders = pool_of(g, older);
-            note(Replace{named_block(pool[block]), node, older, block,
-                         olders.next_in_list(number_of(older)), static_cast<uint8_t>(g)});
-            olders.park(number_of(older));
-            if (step_ == nullptr) release_named(g, older);
-        } else {
-            continue;
-        }
-        *named = block;
-        Block &b = pool[block];
-        b.node = node;
-        b.ready = content.ready;
-        b.depends = content.depends;
-        if (b.tenant == kMixedTenant && !b.is_covered && can_cover_)
-            pool.cover(block, Cover{content.ready, content.depends});
-        // From now on any sequence may read all of it, even if it leaves the tree again.
-        b.frozen_slots = block_tokens_;
+        if (block == kNullBlock || tree_.blocks(node)[g] == block) continue;
+        const Block &b = (*pools_[g])[block];
+        if (b.node != kNone) continue;  // a node that is out of reach names it
+        if (!adopt(g, block, node, content)) continue;
         if (b.owner != sequence && b.owner != kNone) foreign |= uint32_t{1} << g;
     }
     return foreign;
+}
+
+bool Journal::adopt(uint32_t group, uint32_t block, uint32_t node, Content content) {
+    uint32_t *named = &tree_.change_blocks(node)[group];
+    BlockPool &pool = *pools_[group];
+    if (*named == kNullBlock) {
+        note(Adopt{named_block(pool[block]), node, block, static_cast<uint8_t>(group)});
+    } else if (this->named(group, *named).state == BlockState::cached) {
+        // The older one is unreferenced: keep the one that is in use, and have one copy less.
+        uint32_t older = *named;
+        BlockPool &olders = pool_of(group, older);
+        note(Replace{named_block(pool[block]), node, older, block,
+                     olders.next_in_list(number_of(older)), static_cast<uint8_t>(group)});
+        olders.park(number_of(older));
+        if (step_ == nullptr) release_named(group, older);
+    } else {
+        return false;
+    }
+    *named = block;
+    Block &b = pool[block];
+    b.node = node;
+    b.ready = content.ready;
+    b.depends = content.depends;
+    if (b.tenant == kMixedTenant && !b.is_covered && can_cover_)
+        pool.cover(block, Cover{content.ready, content.depends});
+    // From now on any sequence may read all of it, even if it leaves the tree again.
+    b.frozen_slots = block_tokens_;
+    return true;
 }
 
 // The node is about to be forgotten, or in one group, with its blocks of groups [begin, end).

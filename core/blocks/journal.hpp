@@ -11,6 +11,7 @@
 #pragma once
 
 #include "core/blocks/edit.hpp"
+#include "core/blocks/lease_index.hpp"
 #include "core/blocks/sequence.hpp"
 
 namespace quire {
@@ -43,7 +44,12 @@ class LossWatch {
 class Journal {
  public:
     Journal(const HostAllocator *host, const Timeline *timeline)
-        : host_(host), timeline_(timeline), buffers_(host), tree_(host, &buffers_), tables_(host) {}
+        : host_(host),
+          timeline_(timeline),
+          buffers_(host),
+          tree_(host, &buffers_),
+          tables_(host),
+          lease_indexes_(host) {}
     ~Journal();
 
     struct Options {
@@ -90,7 +96,7 @@ class Journal {
     // may have to be zeroed as well: zeroes().
     static constexpr Room kAddRef{1, 0}, kDropRef{1, 0}, kOwn{1, 0}, kSetEntry{1, 0};
     static constexpr Room kNoteShape{1, 0}, kTakeHost{1, 0}, kDropHost{1, 0}, kPublish{1, 0};
-    static constexpr Room kCopy{0, 1}, kMoveToken{0, 1};
+    static constexpr Room kHold{1, 0}, kCopy{0, 1}, kMoveToken{0, 1};
     // A block that is taken may be evicted to the host tier, where it needs a block too.
     Room take_room() const { return keeps_on_host_ ? Room{3, 1} : Room{1, 0}; }
     Room promote_room() const { return keeps_on_host_ ? take_room() + Room{1, 1} : Room{}; }
@@ -170,6 +176,30 @@ class Journal {
     void note_shape(const Sequence &s, uint32_t sequence, uint32_t group);
     // REQUIRES: the table has room. A null block may be appended too.
     void append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block);
+    // Leases. Each is a sequence without tokens, whose tables name what it holds (lease_index.hpp).
+    // Makes room for the indexes of all that there can be. False: no memory.
+    [[nodiscard]] bool open_leases();
+    // Forgets where a lease that ends has its `held` blocks.
+    void close_lease(uint32_t lease, uint32_t held);
+    uint64_t leased() const { return leased_; }  // blocks that leases hold
+    // Where a lease's table names which block. REQUIRES: open_leases().
+    LeaseIndex &lease_index(uint32_t lease, uint32_t group) {
+        return lease_indexes_[uint64_t{lease} * group_count_ + group];
+    }
+    const LeaseIndex &lease_index(uint32_t lease, uint32_t group) const {
+        return lease_indexes_[uint64_t{lease} * group_count_ + group];
+    }
+    // Makes room for `count` more blocks. False: no memory.
+    [[nodiscard]] bool reserve_holds(uint32_t lease, uint32_t group, uint64_t count);
+    // The lease holds the block once more. True if it did not hold it before: the caller adds the
+    // reference.
+    bool hold(Sequence *s, uint32_t lease, uint32_t group, uint32_t block);
+    // The lease holds the block once less, and lets it go after its last hold. False: it does not
+    // hold it.
+    bool let_hold_go(Sequence *s, uint32_t lease, uint32_t group, uint32_t block,
+                     const Letting &how);
+    // Takes a block off a lease, however often it is held. Not for the open step.
+    void lose_entry(Sequence *s, uint32_t lease, uint32_t group, uint32_t entry, uint64_t touch);
     // Takes a block of the host tier, a free one or by eviction. REQUIRES: one is available.
     uint32_t take_host(uint32_t group, uint64_t barrier);
     // Forgets cached content of the host tier, the longest unused first, until that many blocks are
@@ -190,6 +220,9 @@ class Journal {
     // Makes `node` name the sequence's block `index` in each group where it does not name a better
     // one. Returns, as bits, those of these groups whose block another sequence owns.
     uint32_t attach(uint32_t sequence, uint32_t index, uint32_t node, Content content);
+    // Makes `node` name the block in a group where it names none, or one that no table names.
+    // False: it names one that is held.
+    bool adopt(uint32_t group, uint32_t block, uint32_t node, Content content);
     // A new node under `at`; kNone if the tree is full.
     uint32_t publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
                      const Extra &extra);
@@ -248,6 +281,9 @@ class Journal {
     BlockPool *make_host_pool(uint32_t block_count) const {
         return BlockPool::make(host_, timeline_, block_count, false);
     }
+    // Evicts the group's oldest cached block that no unfinished step may touch, with its content.
+    // Returns it, or kNone if there is none. Not for the open step.
+    uint32_t evict_oldest(uint32_t group);
     // Removes a cached block, as the tree names it, as if it had been evicted.
     void drop_cached(uint32_t group, uint32_t named);
     // Each replaces a group's pool by *pool, which gets the old one; ids: [old block] its number in
@@ -304,6 +340,10 @@ class Journal {
     void undo_demote(const Demote &edit);
     void undo_promote(const Promote &edit);
     void undo_shape(const TableShape &edit, Sequence *s);
+    void undo_hold(const Hold &edit, Sequence *s);
+    void add_entry(Sequence *s, uint32_t lease, uint32_t group, uint32_t block);
+    void remove_entry(Sequence *s, uint32_t lease, uint32_t group, uint32_t entry);
+    void restore_entry(Sequence *s, const Hold &edit);
     void settle_evict(const Evict &edit);
     void settle_demote(const Demote &edit, uint64_t step);
     BlockPool &pool_of(const Evict &edit) {
@@ -329,6 +369,7 @@ class Journal {
     BufferPool buffers_;
     PrefixTree tree_;
     Array<BlockTable> tables_;
+    Array<LeaseIndex> lease_indexes_;  // by table; empty until the first lease is made
     BlockPool *pools_[kMaxGroups] = {};
     BlockPool *host_pools_[kMaxGroups] = {};
     LookAhead ahead_[kMaxGroups];
@@ -350,6 +391,7 @@ class Journal {
     uint64_t demotions_ = 0;
     uint64_t promotions_ = 0;
     uint64_t drops_ = 0;
+    uint64_t leased_ = 0;
 };
 
 }  // namespace quire

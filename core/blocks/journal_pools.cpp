@@ -34,6 +34,18 @@ void Journal::drop_cached(uint32_t group, uint32_t named) {
     if (!any_full_) tree_.free_if_bare(node);
 }
 
+uint32_t Journal::evict_oldest(uint32_t group) {
+    QUIRE_ASSERT(step_ == nullptr);
+    uint32_t block = pools_[group]->oldest_cached(timeline_->oldest());
+    if (block == kNone) return kNone;
+    ++evictions_;
+    const bool is_whole = full_[group];
+    note_losses((*pools_[group])[block].node, is_whole ? 0 : group,
+                is_whole ? group_count_ : group + 1);
+    drop_cached(group, block);
+    return block;
+}
+
 void Journal::replace_pool(uint32_t group, BlockPool **pool, const uint32_t *ids) {
     QUIRE_ASSERT(step_ == nullptr && timeline_->idle());
     BlockPool &old = *pools_[group];
@@ -64,6 +76,7 @@ void Journal::renumber_table(uint32_t sequence, uint32_t group, const uint32_t *
     }
     t.writable = kNone;
     ++t.epoch;
+    if (lease_indexes_.size() != 0) lease_index(sequence, group).enter_all(t);
 }
 
 }  // namespace quire

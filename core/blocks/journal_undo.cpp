@@ -193,6 +193,7 @@ void Journal::undo_edit(Edit *any_edit, Sequence *s) {
                    [&](DropHost &edit) { undo_drop(host_pools_[edit.group], edit); },
                    [&](Demote &edit) { undo_demote(edit); },
                    [&](Promote &edit) { undo_promote(edit); },
+                   [&](Hold &edit) { undo_hold(edit, s); },
                },
                *any_edit);
 }

@@ -59,7 +59,9 @@ struct Sequence {
     int32_t priority = 0;
     uint32_t blocks_held = 0;  // entries that are not null
     uint32_t cross_tokens = 0;
-    uint64_t last_step = 0;  // that touches its blocks
+    bool is_lease = false;     // it has no tokens, and its tables name what it holds, in no order
+    uint64_t blocks_lost = 0;  // of a lease: withdrawn, or taken off it, by steps that failed
+    uint64_t last_step = 0;    // that touches its blocks
     // Position of the first token that had no name when the sequence was forked, or was created by
     // a fork: both share the token's K and V, and each names it for itself. kNone: there was none.
     uint32_t lent_from = kNone;

@@ -178,6 +178,7 @@ void CacheDump::write_namespaces() {
         out_.number("number", ns.number);
         out_.number("quota_blocks", ns.quota_blocks);
         out_.number("sequences", ns.sequences);
+        out_.number("leases", ns.leases);
         out_.number("blocks_held", ns.blocks_held);
         out_.number("returned", ns.returned);
         out_.number("given_up", ns.given_up);
@@ -207,6 +208,8 @@ void CacheDump::write_sequence(uint32_t index) {
     out_.number("blocks_held", s.blocks_held);
     out_.number("cross_tokens", s.cross_tokens);
     out_.number("last_step", s.last_step);
+    out_.flag("lease", s.is_lease);
+    out_.number("blocks_lost", s.blocks_lost);
     out_.index("lent_from", s.lent_from);
     out_.open_list("pending");
     for (uint32_t i = 0; i < kMaxUnfinished; ++i) {
@@ -240,6 +243,10 @@ void CacheDump::write_table(uint32_t index, uint32_t group) {
     out_.number("epoch", t.epoch);
     out_.index("writable", t.writable);
     write_tokens("blocks", t.ids, t.length);
+    out_.open_list("holds");
+    for (uint32_t i = 0; books_.sequences[index].is_lease && i < t.length; ++i)
+        out_.item(books_.journal.lease_index(index, group).holds(i));
+    out_.close_list();
     out_.close();
 }
 

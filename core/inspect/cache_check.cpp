@@ -82,6 +82,15 @@ Status CacheCheck::check_steps() const {
                  timeline.next());
 }
 
+// True if the sequence names the change; a lease may have several, each of which names the one
+// before it.
+bool CacheCheck::is_change_of(uint32_t sequence, uint64_t change) const {
+    const StepRecord &record = books_.records.open();
+    uint32_t at = books_.sequences[sequence].change;
+    while (at > change && at < record.changes.size()) at = record.changes[at].previous;
+    return at == change;
+}
+
 // Each change of the open step names its sequence, and that sequence names the change.
 Status CacheCheck::check_changes() const {
     uint64_t count = 0;
@@ -91,9 +100,13 @@ Status CacheCheck::check_changes() const {
         for (uint64_t i = 0; i < record.changes.size(); ++i) {
             const Change &change = record.changes[i];
             if (change.kind == ChangeKind::dropped) continue;
-            ++count;
+            count += change.previous == kNone ? 1 : 0;
             if (change.kind == ChangeKind::item) ++rows;
-            if (is_live(change.sequence) && books_.sequences[change.sequence].change == i) continue;
+            const bool is_of_lease = change.kind == ChangeKind::lease;
+            if (is_live(change.sequence) && is_change_of(change.sequence, i) &&
+                books_.sequences[change.sequence].is_lease == is_of_lease) {
+                continue;
+            }
             return wrong("change %" PRIu64 " of step %" PRIu64
                          " belongs to sequence %u, which does not refer to it",
                          i, record.number, change.sequence);
@@ -140,6 +153,30 @@ Status CacheCheck::check_table(uint32_t index, uint32_t group) const {
                  t.length, group, s.state.computed, least);
 }
 
+// A lease has no tokens and no gaps, and its index finds each of its blocks, which it names once.
+Status CacheCheck::check_lease(uint32_t index) const {
+    const Sequence &s = books_.sequences[index];
+    if (HandleTable::is_of(books_.handles.handle(index), HandleType::lease) != s.is_lease)
+        return wrong("sequence %u has the handle of another kind than it is", index);
+    if (!s.is_lease) return Status{};
+    if (s.state.known != 0 || s.state.flags != 0 || s.scope != kNone || s.state.published != 0) {
+        return wrong("lease %u has %u known tokens, flags %u, or published %u blocks by itself",
+                     index, s.state.known, s.state.flags, s.state.published);
+    }
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const BlockTable &t = books_.journal.table(index, g);
+        const LeaseIndex &found = books_.journal.lease_index(index, g);
+        for (uint32_t k = 0; k < t.length; ++k) {
+            if (found.find(t, t.ids.data[k]) == k && found.holds(k) != 0) continue;
+            return wrong(
+                "lease %u holds block %u of group %u %u times as its entry %u, but its "
+                "index has entry %d for it",
+                index, t.ids.data[k], g, found.holds(k), k, number(found.find(t, t.ids.data[k])));
+        }
+    }
+    return Status{};
+}
+
 Status CacheCheck::check_sequence(uint32_t index) const {
     const Sequence &s = books_.sequences[index];
     const SequenceState &state = s.state;
@@ -162,7 +199,7 @@ Status CacheCheck::check_sequence(uint32_t index) const {
         const BlockTable &t = books_.journal.table(index, g);
         held += books_.geometry.groups[g].held_entries(t.length, t.null_front);
     }
-    if (held == s.blocks_held) return Status{};
+    if (held == s.blocks_held) return check_lease(index);
     return wrong("sequence %u counts %u blocks, but its tables name %u", index, s.blocks_held,
                  held);
 }
@@ -436,7 +473,7 @@ void CacheCheck::count_returned() const {
     for (const Change &change : books_.records.open().changes) {
         if (change.kind == ChangeKind::dropped) continue;
         Namespace &ns = books_.namespaces[books_.sequences[change.sequence].name_space];
-        (change.kind == ChangeKind::victim ? ns.counted_given_up : ns.counted_returned) +=
+        (change.kind == ChangeKind::item ? ns.counted_returned : ns.counted_given_up) +=
             change.returned;
     }
 }
@@ -466,8 +503,10 @@ Status CacheCheck::check_namespaces() const {
     Namespaces &namespaces = books_.namespaces;
     for (uint32_t i = 0; i < namespaces.used(); ++i) {
         namespaces[i].counted_sequences = namespaces[i].counted_blocks = 0;
+        namespaces[i].counted_leases = 0;
         namespaces[i].counted_returned = namespaces[i].counted_given_up = 0;
     }
+    uint64_t leases = 0, leased = 0;
     QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
         const Sequence &s = books_.sequences[i];
         if (s.name_space >= namespaces.used()) {
@@ -476,11 +515,20 @@ Status CacheCheck::check_namespaces() const {
         }
         ++namespaces[s.name_space].counted_sequences;
         namespaces[s.name_space].counted_blocks += s.charged();
+        namespaces[s.name_space].counted_leases += s.is_lease ? 1 : 0;
+        leases += s.is_lease ? 1 : 0;
+        leased += s.is_lease ? s.blocks_held : 0;
         return Status{};
     }));
+    if (leases != books_.leases || leased != books_.journal.leased()) {
+        return wrong("%" PRIu64 " leases hold %" PRIu64 " blocks, but %u and %" PRIu64
+                     " are counted",
+                     leases, leased, books_.leases, books_.journal.leased());
+    }
     for (uint32_t i = 0; i < namespaces.used(); ++i) {
         const Namespace &ns = namespaces[i];
-        if (ns.sequences == ns.counted_sequences && ns.blocks_held == ns.counted_blocks) continue;
+        bool same = ns.leases == ns.counted_leases && ns.sequences == ns.counted_sequences;
+        if (same && ns.blocks_held == ns.counted_blocks) continue;
         return wrong("namespace %" PRIu64 " counts %" PRIu64 " sequences and %" PRIu64
                      " blocks; %" PRIu64 " live in it and hold %" PRIu64,
                      ns.number, ns.sequences, ns.blocks_held, ns.counted_sequences,

@@ -43,6 +43,8 @@ class CacheCheck {
     // cache_check.cpp
     Status check_steps() const;
     Status check_changes() const;
+    bool is_change_of(uint32_t sequence, uint64_t change) const;
+    Status check_lease(uint32_t index) const;
     Status check_sequence(uint32_t index) const;
     Status check_table(uint32_t index, uint32_t group) const;
     Status check_sequences() const;

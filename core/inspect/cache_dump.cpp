@@ -7,10 +7,10 @@ namespace quire {
 namespace {
 
 const char *const kPhases[] = {"unused", "open", "committed", "finished", "stopped"};
-const char *const kChanges[] = {"item", "victim", "dropped"};
+const char *const kChanges[] = {"item", "victim", "lease", "dropped"};
 const char *const kEdits[] = {"take_free",   "evict",     "add_ref", "drop_ref", "table_entry",
                               "table_shape", "publish",   "adopt",   "replace",  "owner",
-                              "host_take",   "host_drop", "demote",  "promote"};
+                              "host_take",   "host_drop", "demote",  "promote",  "hold"};
 const char *const kCopies[] = {"copy_on_write", "swap_out", "swap_in", "token", "zero"};
 
 template <size_t N, typename Enum>
@@ -81,6 +81,11 @@ FlatEdit flat(const Demote &e) {
             .group = e.group};
 }
 
+FlatEdit flat(const Hold &e) {
+    return {
+        .sequence = e.lease, .index = e.entry, .block = e.block, .hint = e.holds, .group = e.group};
+}
+
 FlatEdit flat(const Edit &any_edit) {
     return std::visit(
         EditVisitor{
@@ -142,6 +147,7 @@ FlatEdit flat(const Edit &any_edit) {
                 out.hint = e.hint, out.group = e.group, out.new_stamp = e.generation;
                 return out;
             },
+            [](const Hold &e) { return flat(e); },
         },
         any_edit);
 }

@@ -101,7 +101,9 @@ void read_stats(const CacheParts &parts, quire_cache_stats *out) {
     out->blocks_demoted = books.journal.demotions();
     out->blocks_promoted = books.journal.promotions();
     out->bytes_compared = books.journal.tree().bytes_compared();
-    out->sequences = books.handles.live();
+    out->sequences = books.handles.live() - books.leases;
+    out->leases = books.leases;
+    out->blocks_leased = books.journal.leased();
     out->nodes = books.journal.tree().node_count();
     for (uint32_t g = 0; g < books.geometry.group_count; ++g) {
         const BlockPool &pool = books.journal.pool(g);

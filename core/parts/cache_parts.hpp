@@ -13,6 +13,7 @@
 #include "core/replica/follower_cache.hpp"
 #include "core/replica/log_writer.hpp"
 #include "core/steps/drafts.hpp"
+#include "core/steps/lease_prefixes.hpp"
 #include "core/steps/sequences.hpp"
 #include "core/steps/steps.hpp"
 #include "core/tiers/cache_tier.hpp"
@@ -44,6 +45,8 @@ struct CacheParts {
     Retreat retreat{&books, &tenants, &prefixes};
     Sequences sequences{&books, &tenants, &prefixes, &withdrawal, &retreat};
     Drafts drafts{&books, &prefixes, &retreat};
+    Leases leases{&books, &tenants, &changes, &sequences};
+    LeasePrefixes lease_prefixes{&books, &tenants, &prefixes, &leases};
     Preemption preemption{&books, &tenants};
     Needs needs{&books};
     Taking taking{&books, &tenants, &prefixes};

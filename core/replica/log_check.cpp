@@ -52,12 +52,14 @@ Status LogCheck::check_table(const SequenceChange &change, uint32_t group) const
     const LogSequence &s = change.after;
     uint32_t least =
         s.computed != 0 ? books_.geometry.table_length(group, s.computed, s.cross_tokens) : 0;
-    if (shape.length < least ||
-        shape.length > books_.geometry.blocks_of(books_.geometry.max_sequence_tokens)) {
+    const GroupGeometry &g = books_.geometry.groups[group];
+    const bool is_lease = HandleTable::is_of(s.handle, HandleType::lease);
+    uint32_t most =
+        is_lease ? g.blocks - 1 : books_.geometry.blocks_of(books_.geometry.max_sequence_tokens);
+    if (shape.length < least || shape.length > most || (is_lease && shape.null_front != 0)) {
         return fail(QUIRE_E_ARG, "damaged log: sequence {} has a table of {} blocks", s.index,
                     shape.length);
     }
-    const GroupGeometry &g = books_.geometry.groups[group];
     uint32_t blocks = s.swapped() ? g.host_blocks : g.blocks, wrong = 0;
     table.each_told([&](uint32_t i) {
         if (table.id(i) == kNullBlock || table.id(i) >= blocks) ++wrong;
@@ -75,7 +77,9 @@ Status LogCheck::check_sequence(const SequenceChange &change) {
         const LogTable &shape = change.tables[g].shape;
         if (shape.length > longest) longest = shape.length;
     }
+    const bool is_lease = HandleTable::is_of(s.handle, HandleType::lease);
     if (s.computed > s.known || s.drafts > s.known ||
+        (is_lease && (s.known != 0 || s.flags != 0)) ||
         s.known > books_.geometry.max_sequence_tokens ||
         s.cross_tokens > (books_.geometry.any_cross ? books_.geometry.max_sequence_tokens : 0)) {
         return fail(QUIRE_E_ARG, "damaged log: sequence {} has {} known tokens", s.index, s.known);
@@ -158,9 +162,10 @@ Status LogCheck::check(const LogReader &log) {
     QUIRE_TRY(log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
         uint32_t index = after.index;
         if (index >= books_.sequences.size() || follower_.seen(index)) return wrong_sequence(index);
-        uint32_t holder = books_.handles.find(after.handle);
+        uint32_t holder = books_.handles.find_any(after.handle);
         bool is_others = holder != HandleTable::kNone && holder != index;
-        if (!books_.handles.could_be(after.handle) || is_others || after.reserved0 != 0) {
+        if (!books_.handles.could_be(after.handle, HandleType::lease) || is_others ||
+            after.reserved0 != 0) {
             return fail(QUIRE_E_ARG, "damaged log: sequence {} has no handle of its own", index);
         }
         SequenceChange change;

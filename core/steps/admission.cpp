@@ -47,7 +47,7 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
     }
     QUIRE_TRY(check_mask(item, i, list.tokens, list.token_count, static_cast<uint32_t>(known),
                          state.computed));
-    if (preemption_.still_written_elsewhere(s)) {
+    if (books_.is_unfinished_elsewhere(s)) {
         return fail(QUIRE_E_BUSY, "items[{}]: the sequence's step on another queue is not finished",
                     i);
     }

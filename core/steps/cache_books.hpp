@@ -30,6 +30,10 @@ struct CacheBooks {
     Status find_sequence(uint64_t handle, uint32_t *index) const;
     // Like find_sequence(), for a sequence that is not in the open step.
     Status find_idle_sequence(uint64_t handle, uint32_t *index) const;
+    Status find_lease(uint64_t handle, uint32_t *index) const;
+    // True if the last step is committed on another queue than the open step's, and not finished:
+    // there is no fence to wait for.
+    bool is_unfinished_elsewhere(const Sequence &s) const;
 
     HostAllocator host;
     Geometry geometry;
@@ -37,7 +41,7 @@ struct CacheBooks {
     Journal journal;
     TokenPages token_pages;
     Shards shards;
-    HandleTable handles;  // of sequences
+    HandleTable handles;  // of sequences and leases
     StaticScales scales;
     Array<LayerInGroup> places;
     Array<Sequence> sequences;
@@ -51,6 +55,7 @@ struct CacheBooks {
     uint64_t call = 0;        // counts begin and add calls and failures, to mark their sequences
     uint64_t admissions = 0;  // first admissions so far
     uint32_t lent_sequences = 0;
+    uint32_t leases = 0;  // live
     bool has_memory = false;
     bool can_move = true;  // every device can move tokens
     bool prefix_off = false;

@@ -12,7 +12,7 @@ void Changes::undo(StepRecord *record, Change *change) {
     uint32_t charged_before = s.charged();
     books_.journal.undo(record, *change, &s);
     s.state = change->before;
-    s.change = kNone;
+    s.change = change->previous;
     change->kind = ChangeKind::dropped;
     if (change->load != nullptr) change->load->is_taken = false;
     change->load = nullptr;

@@ -24,20 +24,31 @@ struct Namespace {
     bool has_digest = false;             // else it has no name outside of the cache
     Digest digest{};                     // of its key; zeros: the default one's
     uint32_t next = HandleTable::kNone;  // in its bucket, or free
-    uint64_t sequences = 0;
+    uint64_t sequences = 0;              // leases included
+    uint64_t leases = 0;
     uint64_t blocks_held = 0;
     // Blocks that the open step took off blocks_held and that can come back until it is committed:
-    // `returned` by items, which can be dropped one by one, and `given_up` by its victims, which
-    // only an abort undoes.
+    // `returned` by items, which can be dropped one by one, and `given_up` by its victims and
+    // leases, which only an abort undoes.
     uint64_t returned = 0;
     uint64_t given_up = 0;
     uint64_t queries = 0;
     uint64_t hits = 0;
     // Sums over its sequences, by CacheCheck.
     uint64_t counted_sequences = 0;
+    uint64_t counted_leases = 0;
     uint64_t counted_blocks = 0;
     uint64_t counted_returned = 0;
     uint64_t counted_given_up = 0;
+
+    // By how many blocks the namespace would be over its quota if it held that many; 0: it would
+    // not. Blocks that items of the open step gave back return if those items are dropped. The
+    // commit frees them, so they are not missing for good.
+    uint64_t over_quota(uint64_t held) const {
+        if (quota_blocks == 0 || held + returned <= quota_blocks) [[likely]]
+            return 0;
+        return held > quota_blocks ? held - quota_blocks : 1;
+    }
 };
 
 class Namespaces {

@@ -112,12 +112,8 @@ Short Needs::quota_shortage(const Plan &plan) const {
         wanted += plan.fresh[g] + plan.shared[g];
         returned += plan.swapped ? 0 : plan.passed[g];
     }
-    // Blocks that other items of the step gave back return if those items are dropped.
-    uint64_t held = ns.blocks_held + wanted - returned;
-    if (held + ns.returned <= ns.quota_blocks) return Short{};
-    // The commit frees what is only kept, so that is not missing for good.
-    uint64_t over = held > ns.quota_blocks ? held - ns.quota_blocks : 1;
-    return Short{static_cast<uint32_t>(over), QUIRE_WAIT_QUOTA};
+    uint64_t over = ns.over_quota(ns.blocks_held + wanted - returned);
+    return over != 0 ? Short{static_cast<uint32_t>(over), QUIRE_WAIT_QUOTA} : Short{};
 }
 
 Short Needs::shortage(const Plan &plan) const {

@@ -26,15 +26,10 @@ Candidate Preemption::candidate(const Sequence &s) const {
                      resumed != 0 && resumed + 1 == books_.timeline.next()};
 }
 
-bool Preemption::still_written_elsewhere(const Sequence &s) const {
-    const StepRecord &last = books_.records[Timeline::ring_index(s.last_step)];
-    return !books_.timeline.done(s.last_step) && last.phase == StepPhase::committed &&
-           last.queue != books_.records.open().queue;
-}
-
 bool Preemption::may_be_victim(const Sequence &s) const {
-    return !still_written_elsewhere(s) && s.change == kNone && s.blocks_held != 0 &&
-           s.state.drafts == 0 && (s.state.flags & (Sequence::kSwapped | Sequence::kLent)) == 0;
+    return !s.is_lease && !books_.is_unfinished_elsewhere(s) && s.change == kNone &&
+           s.blocks_held != 0 && s.state.drafts == 0 &&
+           (s.state.flags & (Sequence::kSwapped | Sequence::kLent)) == 0;
 }
 
 // Fills victims_, as a heap with the first victim on top. A sequence that came back in the last
@@ -207,7 +202,7 @@ Status Preemption::preempt(uint64_t step, uint64_t seq, uint32_t how, uint32_t *
     *freed = 0;
     if ((s.state.flags & Sequence::kSwapped) != 0 || s.blocks_held == 0) return Status{};
     bool room = host_has_room(index);
-    if (still_written_elsewhere(s)) {
+    if (books_.is_unfinished_elsewhere(s)) {
         if (how == QUIRE_PREEMPT_SWAP) {
             return fail(QUIRE_E_BUSY, "the sequence's step on another queue is not finished");
         }

@@ -89,7 +89,9 @@ uint32_t Prefixes::find_block(const Sequence &s, const Lookup &found, uint32_t b
     return find_child(s, at, found.hashes[block], block);
 }
 
-void Prefixes::match(const Sequence &s, uint64_t queue, Lookup *found) {
+// child(at, block): the node of the block below `at`, or kNone.
+template <typename Child>
+void Prefixes::walk(uint32_t root, uint64_t queue, Lookup *found, Child child) {
     uint32_t max_blocks = found->hashed;
     PrefixTree &tree = books_.journal.tree();
     matches_.resize_within(max_blocks);
@@ -97,7 +99,7 @@ void Prefixes::match(const Sequence &s, uint64_t queue, Lookup *found) {
     found->matched = 0;
     for (uint32_t i = 0; i < kBucketAhead && i < max_blocks; ++i)
         tree.prefetch_bucket(found->hashes[i]);
-    TreeCursor at = tree.root_cursor(s.root);
+    TreeCursor at = tree.root_cursor(root);
     for (uint32_t i = 0; i < max_blocks; ++i) {
         if (i + kBucketAhead < max_blocks) tree.prefetch_bucket(found->hashes[i + kBucketAhead]);
         if (i + kNodeAhead < max_blocks) tree.prefetch_candidate(found->hashes[i + kNodeAhead]);
@@ -106,12 +108,41 @@ void Prefixes::match(const Sequence &s, uint64_t queue, Lookup *found) {
             if (ahead != kNone && !is_on_host(tree.blocks(ahead)[0]))
                 __builtin_prefetch(&books_.journal.pool(0)[tree.blocks(ahead)[0]]);
         }
-        uint32_t node = find_child(s, at, found->hashes[i], i);
+        uint32_t node = child(at, i);
         if (node == kNone || !visible(node, queue)) return;
         matches_[i] = node;
         found->matched = i + 1;
         at = tree.cursor(node);
     }
+}
+
+void Prefixes::match(const Sequence &s, uint64_t queue, Lookup *found) {
+    walk(s.root, queue, found, [&](const TreeCursor &at, uint32_t block) {
+        return find_child(s, at, found->hashes[block], block);
+    });
+}
+
+bool Prefixes::hash_tokens(uint32_t root, const uint32_t *tokens, uint32_t block_count,
+                           Lookup *out) {
+    waiting_ = Waiting{};
+    if (!hashes_.reserve(block_count) || !matches_.reserve(block_count)) return false;
+    hashes_.resize_within(block_count);
+    const PrefixTree &tree = books_.journal.tree();
+    uint64_t hash = tree.root_cursor(root).hash;
+    for (uint32_t i = 0; i < block_count; ++i) {
+        hash = tree.hash_block(hash, tokens + (uint64_t{i} << books_.geometry.block_shift), {});
+        hashes_[i] = hash;
+    }
+    *out = Lookup{hashes_.data(), block_count, nullptr, 0};
+    return true;
+}
+
+void Prefixes::match_tokens(uint32_t root, const uint32_t *tokens, uint64_t queue, Lookup *found) {
+    PrefixTree &tree = books_.journal.tree();
+    walk(root, queue, found, [&](const TreeCursor &at, uint32_t block) {
+        return tree.find(root, at, found->hashes[block],
+                         tokens + (uint64_t{block} << books_.geometry.block_shift), {});
+    });
 }
 
 // Full-attention groups have a block in every node.
@@ -187,6 +218,7 @@ void Prefixes::leave_to_owners(uint32_t publisher, uint32_t index, uint32_t grou
         const BlockTable &t = books_.journal.table(b.owner, g);
         const Sequence &owner = books_.sequences[b.owner];
         bool is_swapped = (owner.state.flags & Sequence::kSwapped) != 0;
+        if (owner.is_lease) continue;  // its tables have no order
         bool holds = books_.handles.is_live(b.owner) && !is_swapped && index < t.length &&
                      t.ids.data[index] == block;
         if (holds) b.depends &= depends(owner).up_to((index + 1) << books_.geometry.block_shift);

@@ -66,6 +66,10 @@ class Prefixes {
     [[nodiscard]] bool hash(const Sequence &s, uint32_t block_count, Lookup *out);
     // Finds the longest verified chain for the hashes that work on `queue` may read.
     void match(const Sequence &s, uint64_t queue, Lookup *found);
+    // The same for tokens that no sequence has, below a root; no spans of keys lie over them.
+    [[nodiscard]] bool hash_tokens(uint32_t root, const uint32_t *tokens, uint32_t block_count,
+                                   Lookup *out);
+    void match_tokens(uint32_t root, const uint32_t *tokens, uint64_t queue, Lookup *found);
     // The node for a block of the sequence, which was found, below the node found before it; kNone
     // if that is gone. A block may have more than one.
     uint32_t find_block(const Sequence &s, const Lookup &found, uint32_t block);
@@ -111,6 +115,8 @@ class Prefixes {
 
  private:
     Extra extra_of(const Sequence &s, uint32_t block) const;
+    template <typename Child>
+    void walk(uint32_t root, uint64_t queue, Lookup *found, Child child);
     uint32_t find_child(const Sequence &s, const TreeCursor &at, uint64_t hash, uint32_t block);
     bool visible(uint32_t node, uint64_t queue) const;
     bool named_elsewhere(uint32_t sequence, uint32_t index);

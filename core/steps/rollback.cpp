@@ -120,7 +120,41 @@ void Rollback::lose_suspects_of(uint32_t sequence, uint32_t group) {
 void Rollback::lose_suspects() {
     for (uint32_t i = 0; i < books_.sequences.size(); ++i) {
         if (!books_.handles.is_live(i)) continue;
-        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) lose_suspects_of(i, g);
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            books_.sequences[i].is_lease ? lose_suspects_of_lease(i, g) : lose_suspects_of(i, g);
+        }
+    }
+}
+
+// Which slots a lease's caller has written is known only of a block that it published.
+void Rollback::lose_suspects_of_lease(uint32_t lease, uint32_t group) {
+    Sequence &s = books_.sequences[lease];
+    const BlockTable &t = books_.journal.table(lease, group);
+    const BlockPool &pool = books_.journal.pool(group);
+    uint64_t newest = books_.timeline.next() - 1;  // any step may touch the block
+    for (uint32_t i = t.length; i-- > 0;) {
+        const Block &b = pool[t.ids.data[i]];
+        if (!b.is_suspect || b.is_covered) continue;
+        if (b.node != kNone) books_.journal.forget(b.node);
+        books_.journal.lose_entry(&s, lease, group, i, newest);
+        --books_.namespaces[s.name_space].blocks_held;
+        ++s.blocks_lost;
+        books_.touched.touch(lease);
+    }
+}
+
+// Counts the blocks of leases that are about to be withdrawn.
+void Rollback::count_withdrawn(uint64_t step) {
+    for (uint32_t i = 0; i < books_.sequences.size() && books_.leases != 0; ++i) {
+        Sequence &s = books_.sequences[i];
+        if (!books_.handles.is_live(i) || !s.is_lease) continue;
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            const BlockTable &t = books_.journal.table(i, g);
+            for (uint32_t k = 0; k < t.length; ++k) {
+                const Block &b = books_.journal.pool(g)[t.ids.data[k]];
+                if (b.node != kNone && depends_on(b, step)) ++s.blocks_lost;
+            }
+        }
     }
 }
 
@@ -128,6 +162,7 @@ void Rollback::fail_step(StepRecord *failed) {
     const StepRecord &record = *failed;
     failed->failed = true;
     if (books_.is_stopped) return;  // nothing that it holds is used any more
+    count_withdrawn(record.number);
     bool any_suspect = suspect_copies(record);
     any_suspect |= books_.journal.uncover(record.number);
     uint32_t ring = Timeline::ring_index(record.number);

@@ -32,6 +32,8 @@ class Rollback {
     uint32_t first_suspect(uint32_t sequence, uint32_t group) const;
     void lose_suspects();
     void lose_suspects_of(uint32_t sequence, uint32_t group);
+    void lose_suspects_of_lease(uint32_t lease, uint32_t group);
+    void count_withdrawn(uint64_t step);
     void lose(uint32_t sequence, uint32_t valid_tokens);
 
     CacheBooks &books_;

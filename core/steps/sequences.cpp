@@ -16,7 +16,7 @@ Status Sequences::no_sequence_left() const {
     if (books_.handles.worn_out()) {
         return fail(QUIRE_E_LIMIT, "the process has used up its sequence handles");
     }
-    return fail(QUIRE_E_LIMIT, "{} sequences are alive: end one, or raise max_sequences",
+    return fail(QUIRE_E_LIMIT, "{} sequences and leases are alive: end one, or raise max_sequences",
                 books_.handles.capacity());
 }
 
@@ -31,23 +31,28 @@ Status Sequences::create(const quire_seq_desc &desc, const quire_key *keys, uint
         return fail(QUIRE_E_LIMIT, "cross_tokens {} are more than max_sequence_tokens {}",
                     desc.cross_tokens, books_.geometry.max_sequence_tokens);
     }
-    QUIRE_TRY(check_keys(keys, desc.key_count));
-    if (books_.handles.full()) return no_sequence_left();
     Sequence fresh{};
     fresh.name_space = ns;
-    QUIRE_TRY(tenants_.use_keys(keys, desc.key_count, &fresh));
-    Status fits = tenants_.fit_account(ns);
-    uint32_t index = fits.ok() ? books_.handles.take() : HandleTable::kNone;
+    fresh.priority = desc.priority;
+    fresh.cross_tokens = desc.cross_tokens;
+    return enter(fresh, keys, desc.key_count, out);
+}
+
+Status Sequences::enter(Sequence fresh, const quire_key *keys, uint32_t key_count, uint64_t *out) {
+    QUIRE_TRY(check_keys(keys, key_count));
+    if (books_.handles.full()) return no_sequence_left();
+    QUIRE_TRY(tenants_.use_keys(keys, key_count, &fresh));
+    Status fits = tenants_.fit_account(fresh.name_space);
+    HandleType type = fresh.is_lease ? HandleType::lease : HandleType::sequence;
+    uint32_t index = fits.ok() ? books_.handles.take(type) : HandleTable::kNone;
     if (index == HandleTable::kNone) {
         tenants_.end_keys(fresh);
         return fits.ok() ? no_sequence_left() : fits;
     }
-    fresh.priority = desc.priority;
-    fresh.cross_tokens = desc.cross_tokens;
     fresh.state.cursor = books_.journal.tree().root_cursor(fresh.root);
     books_.sequences[index] = fresh;
     books_.touched.touch(index);
-    ++books_.namespaces[ns].sequences;
+    ++books_.namespaces[fresh.name_space].sequences;
     *out = books_.handles.handle(index);
     return Status{};
 }
@@ -58,8 +63,13 @@ Status Sequences::end(uint64_t handle, uint32_t flags) {
     if ((flags & ~uint32_t{QUIRE_END_DROP_PREFIX}) != 0) {
         return fail(QUIRE_E_ARG, "flags {} are not known", flags);
     }
-    Sequence &s = books_.sequences[index];
     if ((flags & QUIRE_END_DROP_PREFIX) != 0) QUIRE_TRY(withdrawal_.drop_published(index));
+    leave(index);
+    return Status{};
+}
+
+void Sequences::leave(uint32_t index) {
+    Sequence &s = books_.sequences[index];
     retreat_.release_from(index, 0, kNone);
     tenants_.end_keys(s);
     books_.token_pages.release(&s.tokens);
@@ -75,7 +85,6 @@ Status Sequences::end(uint64_t handle, uint32_t flags) {
     books_.touched.touch(index);
     books_.handles.end(index);
     s = Sequence{};
-    return Status{};
 }
 
 // Makes the child's tables name the parent's blocks, and freezes the slots that both can read. The

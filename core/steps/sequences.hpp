@@ -23,6 +23,10 @@ class Sequences {
 
     Status create(const quire_seq_desc &desc, const quire_key *keys, uint64_t *out);
     Status end(uint64_t handle, uint32_t flags);
+    // Makes `fresh` live, with keys of its own. What it is besides is filled in already.
+    Status enter(Sequence fresh, const quire_key *keys, uint32_t key_count, uint64_t *out);
+    // Ends it and gives all its blocks back.
+    void leave(uint32_t index);
     Status fork(uint64_t handle, uint32_t token_count, uint64_t *out);
     Status truncate(uint64_t handle, uint32_t token_count);
     Status set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,

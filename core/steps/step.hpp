@@ -21,9 +21,9 @@ class Batch;
 struct Load;
 struct Queue;
 
-enum class ChangeKind : uint8_t { item, victim, dropped };
+enum class ChangeKind : uint8_t { item, victim, lease, dropped };
 
-// An item that runs, or a victim.
+// An item that runs, a victim, or one call on a lease.
 struct Change : EditRange {
     ChangeKind kind;
     bool doomed;       // to be dropped, see Steps::drop
@@ -38,6 +38,8 @@ struct Change : EditRange {
     uint32_t query_tokens;  // looked up
     uint32_t cross_tokens;  // to be written into cross groups
     uint32_t returned;      // how many blocks fewer its sequence holds than before
+    uint32_t held_before;   // blocks that its lease held before
+    uint32_t previous;      // the change that the lease had before in the step; kNone: none
     uint64_t mask_at;       // in the record's mask_words; the item's mask begins there
     uint32_t mask_rows;     // 0: it has none
     uint32_t mask_first;
@@ -53,7 +55,8 @@ struct Change : EditRange {
         handle = of;
         doomed = has_pending = false;
         sequence = index;
-        first_position = valid_tokens = UINT32_MAX;  // a victim computes nothing
+        first_position = valid_tokens = UINT32_MAX;  // a victim or lease computes nothing
+        previous = kNone;
         hit_tokens = query_tokens = compute_count = cross_tokens = found_tokens = returned = 0;
         mask_rows = mask_first = mask_stride = 0;
         load = nullptr;

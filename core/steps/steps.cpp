@@ -12,6 +12,7 @@ bool is_lost(const Status &status) {
 
 // Notes on the sequence which steps it depends on, now that its change is final.
 void settle_pending(const StepRecord &record, const Change &change, uint64_t oldest, Sequence *s) {
+    if (change.kind == ChangeKind::lease) return;  // it has no tokens
     if (change.kind == ChangeKind::victim) {
         s->trim_pending(s->state.computed);
         // If the step fails, the sequence's host blocks were never written.
@@ -113,8 +114,8 @@ Status Steps::drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capa
     if (!possible) {
         *count = 0;
         return fail(QUIRE_E_BUSY,
-                    "a later preemption uses blocks that the item gave up: abort the step, or drop "
-                    "the later items first");
+                    "a later preemption or lease uses blocks that the item published or gave up: "
+                    "abort the step, or drop the later items first");
     }
     record->dropped = record->dropped || fits;
     return Status{fits ? quire_status{QUIRE_OK} : quire_status{QUIRE_S_INCOMPLETE}, nullptr, 0, 0};
@@ -204,12 +205,13 @@ void Steps::settle_changes(StepRecord *record, Batch *batch) {
         books.touched.touch(change.sequence);
         settle_pending(*record, change, books.timeline.oldest(), &s);
         if (change.kind == ChangeKind::victim) continue;
-        if (books.loads.is_open()) [[unlikely]]
+        if (change.kind == ChangeKind::item && books.loads.is_open()) [[unlikely]]
             settle_load(change);
         books.counts.prefix_cache_queries += change.query_tokens;
         books.counts.prefix_cache_hits += change.hit_tokens;
         books.namespaces[s.name_space].queries += change.query_tokens;
         books.namespaces[s.name_space].hits += change.hit_tokens;
+        if (change.kind != ChangeKind::item) continue;
         if (books.geometry.any_window) pass_windows(change);
         if (batch == nullptr) continue;
         batch->add_row(BatchRow{books.handles.handle(change.sequence), change.first_position,

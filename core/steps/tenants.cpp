@@ -52,7 +52,7 @@ Status Tenants::destroy_namespace(uint64_t handle) {
     uint32_t index = books_.namespaces.find(handle);
     if (index == kNone) return fail(QUIRE_E_STALE, "no such namespace");
     if (books_.namespaces[index].sequences != 0) {
-        return fail(QUIRE_E_BUSY, "{} sequences live in the namespace: end them first",
+        return fail(QUIRE_E_BUSY, "{} sequences and leases live in the namespace: end them first",
                     books_.namespaces[index].sequences);
     }
     if (books_.records.is_open())
@@ -67,7 +67,8 @@ Status Tenants::namespace_info(uint64_t handle, quire_namespace_info *out) const
     uint32_t index = handle == 0 ? Namespaces::kDefault : books_.namespaces.find(handle);
     if (index == kNone) return fail(QUIRE_E_STALE, "no such namespace");
     const Namespace &ns = books_.namespaces[index];
-    out->sequences = ns.sequences;
+    out->sequences = ns.sequences - ns.leases;
+    out->leases = ns.leases;
     out->blocks_held = ns.blocks_held;
     out->quota_blocks = ns.quota_blocks;
     out->prefix_cache_queries = ns.queries;
@@ -89,7 +90,7 @@ void Tenants::charge_change(Change *change, uint32_t charged_before) {
     uint32_t now = s.charged();
     change->returned = now < charged_before ? charged_before - now : 0;
     Namespace &ns = books_.namespaces[s.name_space];
-    (change->kind == ChangeKind::victim ? ns.given_up : ns.returned) += change->returned;
+    (change->kind == ChangeKind::item ? ns.returned : ns.given_up) += change->returned;
 }
 
 Status Tenants::use_keys(const quire_key *keys, uint32_t key_count, Sequence *fresh) {

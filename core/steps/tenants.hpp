@@ -27,12 +27,12 @@ class Tenants {
     // Charges a change whose sequence now holds more or fewer blocks. No other sequence may count
     // on the blocks given back while the change can be undone.
     void charge_change(Change *change, uint32_t charged_before);
-    // Called when the change is final or about to be undone. REQUIRES: it is an item or a victim.
+    // Called when the change is final or about to be undone. REQUIRES: it was not dropped.
     void settle_returned(const Change &change) {
         if (change.returned == 0) [[likely]]
             return;
         Namespace &ns = books_.namespaces[books_.sequences[change.sequence].name_space];
-        (change.kind == ChangeKind::victim ? ns.given_up : ns.returned) -= change.returned;
+        (change.kind == ChangeKind::item ? ns.returned : ns.given_up) -= change.returned;
     }
     Taker taker(uint32_t sequence, bool overwrites) const;
 

@@ -134,8 +134,8 @@ typedef struct quire_step_result {
     uint32_t first_position; /* of the tokens to compute */
     uint32_t compute_count;
     /* Blocks missing in the group that is shortest of them. If no step is running and all other
-     * sequences together hold fewer blocks than this, the item can never run: compute fewer tokens
-     * at a time (quire_step_item.max_compute), or end the sequence. */
+     * sequences and leases together hold fewer blocks than this, the item can never run: compute
+     * fewer tokens at a time (quire_step_item.max_compute), or end the sequence. */
     uint32_t blocks_short;
     uint32_t row;          /* index among the items that run: its row in the batch */
     uint32_t cross_tokens; /* whose K and V the engine must write to cross groups in this step */
@@ -178,7 +178,8 @@ QUIRE_EXPORT quire_status quire_step_add(quire_cache *cache, quire_step step,
  * sequences, the named one first, are written to dropped[capacity]; `count` receives how many there
  * are. The rows of later items move up.
  * Errors   QUIRE_S_INCOMPLETE  capacity is too short; nothing changed.
- *          QUIRE_E_BUSY        a later preemption uses what the item gave up; nothing changed.
+ *          QUIRE_E_BUSY        a later preemption uses what the item gave up, or a lease what it
+ *                              gave up or published; nothing changed.
  * Time     O(items added since, and the blocks that they and this one took and gave up). */
 QUIRE_EXPORT quire_status quire_step_drop(quire_cache *cache, quire_step step, quire_seq seq,
                                           quire_seq *dropped, uint32_t capacity, uint32_t *count,

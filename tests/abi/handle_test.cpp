@@ -39,15 +39,21 @@ struct Population {
             m.add(live[static_cast<size_t>(i)], {1});
             steps.push_back(m.commit());
         }
+        for (int i = 0; i < 3; ++i) {
+            auto desc = described<quire_lease_desc>();
+            leases.push_back(0);
+            EXPECT_EQ(m.api().lease_create(m.cache(), &desc, &leases.back(), m.error()), QUIRE_OK);
+        }
         steps.push_back(m.begin());
     }
     Manager m{{.blocks = 256}};
     std::vector<quire_seq> live, ended;
     std::vector<quire_namespace> spaces;
+    std::vector<quire_lease> leases;
     std::vector<quire_step> steps, stale;
 };
 
-enum class Kind { sequence, step, name_space };
+enum class Kind { sequence, step, name_space, lease };
 
 struct Row {
     const char *function;
@@ -56,6 +62,33 @@ struct Row {
 };
 
 quire_token g_token = 3;
+
+// A call of lease.h on a lease and a step, with one block.
+quire_status take(Manager *m, uint64_t step, uint64_t lease) {
+    auto result = described<quire_lease_result>();
+    int32_t id = 0;
+    return m->api().lease_take(m->cache(), step, lease, 0, 1, &id, &result, nullptr);
+}
+quire_status give(Manager *m, uint64_t step, uint64_t lease) {
+    int32_t id = 1;
+    return m->api().lease_give(m->cache(), step, lease, 0, &id, 1, nullptr);
+}
+quire_status pin(Manager *m, uint64_t step, uint64_t lease) {
+    auto result = described<quire_lease_result>();
+    int32_t id = 1;
+    return m->api().lease_pin(m->cache(), step, lease, 0, &id, 1, &result, nullptr);
+}
+quire_status match(Manager *m, uint64_t step, uint64_t lease) {
+    auto result = described<quire_lease_result>();
+    int32_t id = 0;
+    return m->api().lease_match(m->cache(), step, lease, &g_token, 1, QUIRE_MATCH_LOOK, &id,
+                                &result, nullptr);
+}
+quire_status publish(Manager *m, uint64_t step, uint64_t lease) {
+    auto result = described<quire_lease_result>();
+    return m->api().lease_publish(m->cache(), step, lease, nullptr, 0, nullptr, nullptr, &result,
+                                  nullptr);
+}
 
 const Row kRows[] = {
     {"namespace_destroy", Kind::name_space,
@@ -180,6 +213,40 @@ const Row kRows[] = {
          uint64_t size = 0;
          return m->api().step_log(m->cache(), h, nullptr, 0, &size, nullptr);
      }},
+    {"lease_create", Kind::name_space,
+     [](Manager *m, uint64_t h) {
+         auto desc = described<quire_lease_desc>();
+         desc.ns = h;
+         quire_lease out = 0;
+         return m->api().lease_create(m->cache(), &desc, &out, nullptr);
+     }},
+    {"lease_end", Kind::lease,
+     [](Manager *m, uint64_t h) { return m->api().lease_end(m->cache(), h, nullptr); }},
+    {"lease_get_info", Kind::lease,
+     [](Manager *m, uint64_t h) {
+         auto info = described<quire_lease_info>();
+         return m->api().lease_get_info(m->cache(), h, &info, nullptr);
+     }},
+    {"lease_blocks", Kind::lease,
+     [](Manager *m, uint64_t h) {
+         uint32_t count = 0;
+         return m->api().lease_blocks(m->cache(), h, 0, 0, nullptr, 0, 0, &count, nullptr);
+     }},
+    {"lease_forget", Kind::lease,
+     [](Manager *m, uint64_t h) {
+         uint32_t count = 0;
+         return m->api().lease_forget(m->cache(), h, 0, nullptr, 0, &count, nullptr);
+     }},
+    {"lease_take", Kind::lease, [](Manager *m, uint64_t h) { return take(m, m->open(), h); }},
+    {"lease_take", Kind::step, [](Manager *m, uint64_t h) { return take(m, h, 0); }},
+    {"lease_give", Kind::lease, [](Manager *m, uint64_t h) { return give(m, m->open(), h); }},
+    {"lease_give", Kind::step, [](Manager *m, uint64_t h) { return give(m, h, 0); }},
+    {"lease_pin", Kind::lease, [](Manager *m, uint64_t h) { return pin(m, m->open(), h); }},
+    {"lease_pin", Kind::step, [](Manager *m, uint64_t h) { return pin(m, h, 0); }},
+    {"lease_match", Kind::lease, [](Manager *m, uint64_t h) { return match(m, 0, h); }},
+    {"lease_match", Kind::step, [](Manager *m, uint64_t h) { return match(m, h, 0); }},
+    {"lease_publish", Kind::lease, [](Manager *m, uint64_t h) { return publish(m, m->open(), h); }},
+    {"lease_publish", Kind::step, [](Manager *m, uint64_t h) { return publish(m, h, 0); }},
 };
 
 // Draws values that are not live handles of the cache: any bits, live handles with a few bits
@@ -187,11 +254,11 @@ const Row kRows[] = {
 class Forger {
  public:
     Forger(const Population &p, const Population &other, uint64_t seed) : random_(seed) {
-        for (const auto *list : {&p.live, &p.spaces, &p.steps}) {
+        for (const auto *list : {&p.live, &p.spaces, &p.steps, &p.leases}) {
             real_.insert(real_.end(), list->begin(), list->end());
         }
         for (const auto *list : {&p.ended, &p.stale, &other.live, &other.ended, &other.spaces,
-                                 &other.steps, &other.stale}) {
+                                 &other.steps, &other.stale, &other.leases}) {
             wrong_.insert(wrong_.end(), list->begin(), list->end());
         }
         kept_.insert(real_.begin(), real_.end());
@@ -263,20 +330,25 @@ TEST(HandleByTheMillion, a_handle_of_another_kind_is_stale) {
         if (row.kind != Kind::name_space) {
             EXPECT_LT(row.call(&asked.m, asked.spaces[0]), 0);
         }
+        if (row.kind != Kind::lease) {
+            EXPECT_LT(row.call(&asked.m, asked.leases[0]), 0);
+        }
     }
 }
 
 TEST(HandleByTheMillion, every_function_that_takes_a_handle_has_a_row) {
     std::set<std::string> rows, wanted;
     for (const Row &row : kRows) rows.insert(row.function);
-#define QUIRE_TAKES(name, parameters)                                             \
-    if (std::string(#parameters).find("quire_seq seq") != std::string::npos ||    \
-        std::string(#parameters).find("quire_step step") != std::string::npos ||  \
-        std::string(#parameters).find("quire_namespace ns") != std::string::npos) \
+#define QUIRE_TAKES(name, parameters)                                              \
+    if (std::string(#parameters).find("quire_seq seq") != std::string::npos ||     \
+        std::string(#parameters).find("quire_step step") != std::string::npos ||   \
+        std::string(#parameters).find("quire_lease lease") != std::string::npos || \
+        std::string(#parameters).find("quire_namespace ns") != std::string::npos)  \
         wanted.insert(#name);
     QUIRE_API_LIST(QUIRE_TAKES)
 #undef QUIRE_TAKES
-    wanted.insert({"seq_create", "seq_set_tokens"});  // in a struct, and in an array's elements
+    // In a struct, and in an array's elements.
+    wanted.insert({"seq_create", "lease_create", "seq_set_tokens"});
     EXPECT_EQ(rows, wanted);
     EXPECT_GT(wanted.size(), 15u);
 }

@@ -139,6 +139,49 @@ TEST_F(RefusedCall, for_a_null_in_any_place_of_a_step) {
     w.must("step_abort", w.api.step_abort(w.cache, step, e));
 }
 
+TEST_F(RefusedCall, for_a_null_in_any_place_of_a_lease) {
+    auto desc = described<quire_lease_desc>();
+    auto step_desc = described<quire_step_desc>();
+    step_desc.queues = &w.queue;
+    step_desc.queue_count = 1;
+    auto info = described<quire_lease_info>();
+    auto result = described<quire_lease_result>();
+    const quire_token token = 4;
+    quire_lease lease = 0;
+    quire_step step = 0;
+    quire_lease_block block{};
+    int32_t id = 0;
+    const int32_t *ids = &id;
+    uint32_t count = 0;
+    quire_error *e = &w.error;
+    null_each("lease_create", w.api.lease_create, {}, w.cache, &desc, &lease, e);
+    EXPECT_EQ(lease, 0u);
+    w.must("lease_create", w.api.lease_create(w.cache, &desc, &lease, e));
+    w.must("step_begin",
+           w.api.step_begin(w.cache, &step_desc, nullptr, 0, 0, nullptr, 0, nullptr, 0, &step, e));
+    null_each("lease_end", w.api.lease_end, {}, w.cache, lease, e);
+    null_each("lease_get_info", w.api.lease_get_info, {}, w.cache, lease, &info, e);
+    null_each("lease_blocks", w.api.lease_blocks, {}, w.cache, lease, 0u, 0u, &block, 1u,
+              uint32_t{sizeof block}, &count, e);
+    null_each("lease_take", w.api.lease_take, {}, w.cache, step, lease, 0u, 1u, &id, &result, e);
+    null_each("lease_give", w.api.lease_give, {}, w.cache, step, lease, 0u, ids, 1u, e);
+    null_each("lease_pin", w.api.lease_pin, {}, w.cache, step, lease, 0u, ids, 1u, &result, e);
+    null_each("lease_match", w.api.lease_match, {}, w.cache, step, lease, &token, 1u,
+              uint32_t{QUIRE_MATCH_PIN}, &id, &result, e);
+    null_each("lease_publish", w.api.lease_publish, {}, w.cache, step, lease, &token, 1u, ids, &id,
+              &result, e);
+    null_each("lease_forget", w.api.lease_forget, {}, w.cache, lease, 0u, ids, 1u, &count, e);
+    null_each("cache_evict", w.api.cache_evict, {}, w.cache, 0u, 1u, &id, &count, e);
+    refuse("group is 9", QUIRE_E_ARG,
+           w.api.lease_take(w.cache, step, lease, 9, 1, &id, &result, e));
+    refuse("how 3", QUIRE_E_ARG,
+           w.api.lease_match(w.cache, step, lease, &token, 1, 3, &id, &result, e));
+    refuse("first is 1", QUIRE_E_ARG,
+           w.api.lease_blocks(w.cache, lease, 0, 1, &block, 1, sizeof block, &count, e));
+    w.must("step_abort", w.api.step_abort(w.cache, step, e));
+    w.must("lease_end", w.api.lease_end(w.cache, lease, e));
+}
+
 TEST_F(RefusedCall, for_a_null_in_any_place_of_a_session) {
     quire_error *e = &w.error;
     auto save = described<quire_export_desc>();

@@ -32,6 +32,7 @@ class Exported : public testing::Test {
         add_migration();
         add_tiers();
         add_cache_tiers();
+        add_leases();
         add_outputs();
     }
     ~Exported() override {
@@ -125,6 +126,14 @@ class Exported : public testing::Test {
                                   if (s == 0) w.api.seq_end(w.cache, out, 0, nullptr);
                                   return s;
                               });
+        input<quire_lease_desc>([](quire_lease_desc *) {},
+                                [this](const quire_lease_desc *desc, uint32_t) {
+                                    quire_lease out = 0;
+                                    quire_status s =
+                                        w.api.lease_create(w.cache, desc, &out, nullptr);
+                                    if (s == 0) w.api.lease_end(w.cache, out, nullptr);
+                                    return s;
+                                });
         input<quire_step_desc>(
             [this](quire_step_desc *desc) { desc->queues = &w.queue, desc->queue_count = 1; },
             [this](const quire_step_desc *desc, uint32_t) {
@@ -444,6 +453,33 @@ class Exported : public testing::Test {
             EXPECT_EQ(w.api.cache_destroy(cache, nullptr), QUIRE_OK);
         }
         return s;
+    }
+
+    // Calls body(lease) on a lease of its own.
+    template <typename Body>
+    quire_status with_lease(Body body) {
+        auto desc = described<quire_lease_desc>();
+        quire_lease lease = 0;
+        EXPECT_EQ(w.api.lease_create(w.cache, &desc, &lease, nullptr), QUIRE_OK);
+        quire_status s = body(lease);
+        EXPECT_EQ(w.api.lease_end(w.cache, lease, nullptr), QUIRE_OK);
+        return s;
+    }
+
+    void add_leases() {
+        output<quire_lease_info>([this](quire_lease_info *out) {
+            return with_lease([&](quire_lease lease) {
+                return w.api.lease_get_info(w.cache, lease, out, nullptr);
+            });
+        });
+        output<quire_lease_result>([this](quire_lease_result *out) {
+            return with_lease([&](quire_lease lease) {
+                const quire_token token = 1;
+                int32_t id = 0;
+                return w.api.lease_match(w.cache, 0, lease, &token, 1, QUIRE_MATCH_LOOK, &id, out,
+                                         nullptr);
+            });
+        });
     }
 
     void add_outputs() {

@@ -7,20 +7,13 @@
 
 #include <cstdio>
 
+#include "faulted_lease.hpp"
 #include "faulted_session.hpp"
 #include "tests/place.hpp"
 
 namespace {
 
 using namespace quire::test;
-
-using Tokens = std::vector<quire_token>;
-
-Tokens tokens_from(quire_token first, uint32_t count) {
-    Tokens tokens(count);
-    for (uint32_t i = 0; i < count; ++i) tokens[i] = first + i;
-    return tokens;
-}
 
 constexpr uint32_t kLayers = 2, kHeads = 2, kDim = 8, kQueryHeads = 4, kBlock = 4;
 constexpr uint64_t kForever = UINT64_MAX;
@@ -325,6 +318,7 @@ class Engine {
         ok(api.prefix_probe(cache, probe, wanted.data(), 19, &hits, &error));
         EXPECT_EQ(hits, 16u);
         ok(api.seq_end(cache, probe, 0, &error));
+        FaultedLease(api, cache, queue);
         take_back();
         forks();
         drafts();

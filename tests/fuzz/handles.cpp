@@ -407,6 +407,78 @@ const Call kCalls[] = {
      [](Arguments *a) {
          return a->api.attention_merge(a->one(a->queues), a->merge_args(), a->error());
      }},
+    {"lease_create",
+     [](Arguments *a) {
+         return a->handle_made([&](auto out) {
+             quire_lease_desc desc{};
+             desc.ns = a->rare_handle();
+             return a->api.lease_create(a->cache(), a->input(desc), out, a->error());
+         });
+     }},
+    {"lease_end",
+     [](Arguments *a) { return a->api.lease_end(a->cache(), a->handle(), a->error()); }},
+    {"lease_get_info",
+     [](Arguments *a) {
+         return a->api.lease_get_info(a->cache(), a->handle(), a->output<quire_lease_info>(),
+                                      a->error());
+     }},
+    {"lease_blocks",
+     [](Arguments *a) {
+         uint32_t count = a->below(6), stride = a->stride<quire_lease_block>();
+         return a->api.lease_blocks(a->cache(), a->handle(), a->below(4), a->below(4),
+                                    a->outputs<quire_lease_block>(count, stride), count, stride,
+                                    a->number_out(), a->error());
+     }},
+    {"lease_take",
+     [](Arguments *a) {
+         uint32_t count = a->below(6);
+         return a->api.lease_take(a->cache(), a->handle(), a->handle(), a->below(4), count,
+                                  a->outputs<int32_t>(count, 4), a->output<quire_lease_result>(),
+                                  a->error());
+     }},
+    {"lease_give",
+     [](Arguments *a) {
+         uint32_t count = a->below(6);
+         return a->api.lease_give(a->cache(), a->handle(), a->handle(), a->below(4),
+                                  reinterpret_cast<const int32_t *>(a->numbers(count)), count,
+                                  a->error());
+     }},
+    {"lease_pin",
+     [](Arguments *a) {
+         uint32_t count = a->below(6);
+         return a->api.lease_pin(a->cache(), a->handle(), a->handle(), a->below(4),
+                                 reinterpret_cast<const int32_t *>(a->numbers(count)), count,
+                                 a->output<quire_lease_result>(), a->error());
+     }},
+    // Room for the blocks of each token in every group.
+    {"lease_match",
+     [](Arguments *a) {
+         uint32_t tokens = a->below(16);
+         return a->api.lease_match(a->cache(), a->rare_handle(), a->handle(), a->numbers(tokens),
+                                   tokens, a->below(4), a->outputs<int32_t>(tokens * 16, 4),
+                                   a->output<quire_lease_result>(), a->error());
+     }},
+    {"lease_publish",
+     [](Arguments *a) {
+         uint32_t tokens = a->below(16);
+         const auto *ids = reinterpret_cast<const int32_t *>(a->numbers(tokens * 16));
+         return a->api.lease_publish(a->cache(), a->handle(), a->handle(), a->numbers(tokens),
+                                     tokens, ids, a->outputs<int32_t>(tokens * 16, 4),
+                                     a->output<quire_lease_result>(), a->error());
+     }},
+    {"lease_forget",
+     [](Arguments *a) {
+         uint32_t count = a->below(6);
+         return a->api.lease_forget(a->cache(), a->handle(), a->below(4),
+                                    reinterpret_cast<const int32_t *>(a->numbers(count)), count,
+                                    a->number_out(), a->error());
+     }},
+    {"cache_evict",
+     [](Arguments *a) {
+         uint32_t count = a->below(6);
+         return a->api.cache_evict(a->cache(), a->below(4), count, a->outputs<int32_t>(count, 4),
+                                   a->number_out(), a->error());
+     }},
 };
 
 // Made and given back around the calls; abandoning is the target `backend`; stores are plugins of

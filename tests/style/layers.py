@@ -27,8 +27,8 @@ STEPS = [["loads", "name_space", "pressure", "sequence_keys", "touched_sequences
          ["prefixes", "runs", "tenants", "witness"],
          ["changes", "plan", "preemption", "retreat", "withdrawal"],
          ["drafts", "needs", "rollback", "sequences", "taking"],
-         ["admission"],
-         ["steps"]]
+         ["admission", "leases"],
+         ["lease_prefixes", "steps"]]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
 

@@ -17,7 +17,7 @@ Its modules, each of which imports only those before it:
     errors _ffi pointers libquire objects
     dtypes elements attention size calibration
     instance device queue memory groups tier
-    cache_base cache_tier open_step session sequence batch step events cache event_wire
+    cache_base cache_tier open_step session sequence lease batch step events cache event_wire
     event_publisher
     layer_thread layer_shapes layer_calls layer_masks layer_prompts layer_formats layer_store
     layer_rows layer_forward layer_repeat layer_latent continuous_rows continuous_forward
@@ -44,6 +44,7 @@ from .event_publisher import EventPublisher
 from .events import EVENT, EventFlags, EventKind, Events
 from .groups import Group, GroupKind, Scale, Shard
 from .instance import Backend, Instance
+from .lease import Lease, LeaseFlags, LeaseInfo, Match
 from .memory import Memory
 from .queue import FAILED, Fence, Native, Queue
 from .sequence import (Key, KeyType, Namespace, NamespaceInfo, Sequence, SequenceFlags,
@@ -59,14 +60,14 @@ __all__ = [
     "ArgumentError", "Attention", "Backend", "BackendError", "Batch", "BusyError", "COPY", "Cache",
     "CacheFlags", "CacheInfo", "CacheStats", "CacheTierStats", "Calibration", "CopyKind", "DType",
     "Device", "DeviceInfo", "DeviceLostError", "DeviceMemoryError", "EVENT", "EventFlags",
-    "EventKind", "EventPublisher", "Events", "FAILED", "Fence", "ForkedError", "Group", "GroupKind",
-    "HostMemoryError", "ITEM", "IncompatibleError", "Instance", "InternalError", "Item", "Key",
-    "KeyType", "LOADING", "Label", "LibraryNotFoundError", "LimitError", "MOVE", "MaskKind",
-    "Memory", "Migration", "NO_HITS", "Namespace", "NamespaceInfo", "Native", "PREEMPTION", "Pool",
-    "Preempt", "Queue", "QuireError", "RESULT", "RUN", "Reason", "Record", "ReentrantError", "Rope",
-    "RopePairing", "RopeScaling", "SPAN", "Scale", "Sequence", "SequenceFlags", "SequenceInfo",
-    "SessionInfo", "Shard", "Size", "StaleError", "Step", "StoreFlags", "StructError",
-    "SystemCallError", "Tier", "TierInfo", "TierProgress", "TierStats", "TierWrite", "TimeoutError",
-    "UNKNOWN", "UnsupportedError", "Victim", "View", "Views", "WAIT", "estimate_size", "merge",
-    "numpy_dtype",
+    "EventKind", "EventPublisher", "Events", "FAILED", "Fence", "ForkedError", "Group",
+    "GroupKind", "HostMemoryError", "ITEM", "IncompatibleError", "Instance", "InternalError",
+    "Item", "Key", "KeyType", "LOADING", "Label", "Lease", "LeaseFlags", "LeaseInfo",
+    "LibraryNotFoundError", "LimitError", "MOVE", "MaskKind", "Match", "Memory", "Migration",
+    "NO_HITS", "Namespace", "NamespaceInfo", "Native", "PREEMPTION", "Pool", "Preempt", "Queue",
+    "QuireError", "RESULT", "RUN", "Reason", "Record", "ReentrantError", "Rope", "RopePairing",
+    "RopeScaling", "SPAN", "Scale", "Sequence", "SequenceFlags", "SequenceInfo", "SessionInfo",
+    "Shard", "Size", "StaleError", "Step", "StoreFlags", "StructError", "SystemCallError", "Tier",
+    "TierInfo", "TierProgress", "TierStats", "TierWrite", "TimeoutError", "UNKNOWN",
+    "UnsupportedError", "Victim", "View", "Views", "WAIT", "estimate_size", "merge", "numpy_dtype",
 ]

@@ -11,7 +11,7 @@ from typing import Any, Iterable, List, Optional, Sequence as Listed, Tuple, Uni
 
 import numpy as np
 
-from . import cache_tier as _tier, elements, errors, sequence as _sequence
+from . import cache_tier as _tier, elements, errors, lease as _lease, sequence as _sequence
 from .attention import Attention
 from .batch import Batch, View
 from .cache_base import CacheBase
@@ -20,6 +20,7 @@ from .device import Device
 from .events import EVENT, Events
 from .groups import Group, Shard
 from .instance import Instance
+from .lease import Lease
 from .libquire import INCOMPLETE, NO_BLOCKS, TIMED_OUT, ffi, new
 from .objects import Abandoned, expect
 from .queue import Queue, nanoseconds
@@ -127,6 +128,8 @@ class CacheStats:
     blocks_demoted: int
     blocks_promoted: int
     host_blocks_cached: int
+    leases: int
+    blocks_leased: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -358,6 +361,19 @@ class Cache(CacheBase):
                       shared_prefix=shared_prefix)
         self._batches.add(batch)
         return batch
+
+    # Leases.
+
+    def lease(self, namespace: Optional[Namespace] = None, keys: Listed[Key] = ()) -> Lease:
+        """Creates a lease that holds nothing; its keys are keys of whole sequences."""
+        return _lease.create(self, namespace, keys)
+
+    def evict(self, count: int, group: int = 0) -> Any:
+        """Evicts up to `count` cached blocks of a group, the least recently used first; their ids.
+
+        Errors: BusyError while a step is open.
+        """
+        return _lease.evict(self, count, group)
 
     # Steps.
 

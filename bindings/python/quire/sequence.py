@@ -70,6 +70,7 @@ class NamespaceInfo:
     quota_blocks: int
     prefix_cache_queries: int
     prefix_cache_hits: int
+    leases: int = 0
 
 
 class Namespace:
@@ -95,7 +96,7 @@ class Namespace:
         info = new("quire_namespace_info")
         self._cache._call("namespace_get_info", self.handle, info)
         return NamespaceInfo(info.sequences, info.blocks_held, info.quota_blocks,
-                             info.prefix_cache_queries, info.prefix_cache_hits)
+                             info.prefix_cache_queries, info.prefix_cache_hits, info.leases)
 
 
 class Sequence:
@@ -205,9 +206,9 @@ class Sequence:
         return f"<quire.Sequence {self.handle:#x}>"
 
 
-def _describe(cache: CacheBase, namespace: Optional[Namespace], keys: Listed[Key], priority: int,
-              cross_tokens: int) -> Tuple[Any, Any]:
-    """The quire_seq_desc, and what keeps its arrays."""
+def _keys(cache: CacheBase, namespace: Optional[Namespace],
+          keys: Listed[Key]) -> Tuple[int, Any, Any]:
+    """The namespace's handle, the array of keys, and what keeps their bytes."""
     if namespace is not None and namespace._cache is not cache:
         raise errors.StaleError("the namespace belongs to another cache")
     for key in keys:
@@ -216,7 +217,14 @@ def _describe(cache: CacheBase, namespace: Optional[Namespace], keys: Listed[Key
     array = ffi.new("quire_key[]", [
         {"type": key.type, "size_bytes": len(key.content), "bytes": content, "begin": key.begin,
          "end": key.end} for key, content in zip(keys, kept)])
-    desc = new("quire_seq_desc", ns=0 if namespace is None else namespace.handle,
+    return 0 if namespace is None else namespace.handle, array, kept
+
+
+def _describe(cache: CacheBase, namespace: Optional[Namespace], keys: Listed[Key], priority: int,
+              cross_tokens: int) -> Tuple[Any, Any]:
+    """The quire_seq_desc, and what keeps its arrays."""
+    number, array, kept = _keys(cache, namespace, keys)
+    desc = new("quire_seq_desc", ns=number,
                keys=array if len(keys) != 0 else ffi.NULL, key_count=len(keys),
                key_stride=ffi.sizeof("quire_key"), priority=priority, cross_tokens=cross_tokens)
     return desc, (array, kept)

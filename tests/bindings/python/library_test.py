@@ -337,6 +337,7 @@ class Headers(Books):
         "PREEMPT": quire.Preempt, "MASK": quire.MaskKind, "WAIT": quire.Reason,
         "CACHE": quire.CacheFlags, "VIEW": quire.View, "ROPE": (quire.RopePairing,
                                                                 quire.RopeScaling),
+        "MATCH": quire.Match, "LEASE": quire.LeaseFlags,
         "TIER_WRITE": quire.TierWrite, "ITEM": quire.step.ItemFlags,
         "STORE": (quire.StoreFlags, quire.tier._Open, quire.tier._Kind, quire.tier._Outcome),
     }

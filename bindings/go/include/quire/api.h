@@ -18,6 +18,7 @@
 #include "calibration.h"
 #include "device.h"
 #include "events.h"
+#include "lease.h"
 #include "log.h"
 #include "migrate.h"
 #include "queue.h"
@@ -205,7 +206,34 @@ extern "C" {
                                quire_cache_tier_progress *progress, quire_error *error))           \
     QUIRE_FN(cache_cancel_load, (quire_cache * cache, quire_seq seq, quire_error * error))         \
     QUIRE_FN(cache_get_tier_stats,                                                                 \
-             (quire_cache * cache, quire_cache_tier_stats * stats, quire_error * error))
+             (quire_cache * cache, quire_cache_tier_stats * stats, quire_error * error))           \
+    QUIRE_FN(lease_create, (quire_cache * cache, const quire_lease_desc *desc, quire_lease *out,   \
+                            quire_error *error))                                                   \
+    QUIRE_FN(lease_end, (quire_cache * cache, quire_lease lease, quire_error * error))             \
+    QUIRE_FN(lease_get_info, (quire_cache * cache, quire_lease lease, quire_lease_info * info,     \
+                              quire_error * error))                                                \
+    QUIRE_FN(lease_blocks, (quire_cache * cache, quire_lease lease, uint32_t group,                \
+                            uint32_t first, quire_lease_block *out, uint32_t capacity,             \
+                            uint32_t stride, uint32_t *count, quire_error *error))                 \
+    QUIRE_FN(lease_take,                                                                           \
+             (quire_cache * cache, quire_step step, quire_lease lease, uint32_t group,             \
+              uint32_t count, int32_t *ids, quire_lease_result *result, quire_error *error))       \
+    QUIRE_FN(lease_give, (quire_cache * cache, quire_step step, quire_lease lease, uint32_t group, \
+                          const int32_t *ids, uint32_t count, quire_error *error))                 \
+    QUIRE_FN(lease_pin,                                                                            \
+             (quire_cache * cache, quire_step step, quire_lease lease, uint32_t group,             \
+              const int32_t *ids, uint32_t count, quire_lease_result *result, quire_error *error)) \
+    QUIRE_FN(lease_match, (quire_cache * cache, quire_step step, quire_lease lease,                \
+                           const quire_token *tokens, uint32_t token_count, uint32_t how,          \
+                           int32_t *ids, quire_lease_result *result, quire_error *error))          \
+    QUIRE_FN(lease_publish, (quire_cache * cache, quire_step step, quire_lease lease,              \
+                             const quire_token *tokens, uint32_t token_count, const int32_t *ids,  \
+                             int32_t *named, quire_lease_result *result, quire_error *error))      \
+    QUIRE_FN(lease_forget,                                                                         \
+             (quire_cache * cache, quire_lease lease, uint32_t group, const int32_t *ids,          \
+              uint32_t count, uint32_t *forgotten, quire_error *error))                            \
+    QUIRE_FN(cache_evict, (quire_cache * cache, uint32_t group, uint32_t count, int32_t *ids,      \
+                           uint32_t *evicted, quire_error *error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

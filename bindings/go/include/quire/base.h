@@ -143,13 +143,14 @@ enum {
  * handles of another process, and exactly its leader's. A refused call uses up no number.
  *   quire_step, quire_namespace  the number is a counter: 2^56 of each, 2,283 years at a million
  *              per second.
- *   quire_seq  the low bits are an index out of 65,536 or more (at least twice max_sequences),
- *              reused in the order in which indices became free; the high bits are the cache and
- *              how often it reused the index. At least 2^53 sequences per process, 285 years at a
- *              million per second, and 2^39 caches. */
+ *   quire_seq, quire_lease  the low bits are an index out of 65,536 or more (at least twice
+ *              max_sequences), reused in the order in which indices became free; the high bits are
+ *              the cache and how often it reused the index. At least 2^53 of both together per
+ *              process, 285 years at a million per second, and 2^39 caches. */
 typedef uint64_t quire_seq;
 typedef uint64_t quire_step;
 typedef uint64_t quire_namespace;
+typedef uint64_t quire_lease;
 
 /* A token id: any value except QUIRE_TOKEN_UNKNOWN, which stands for a token that is still being
  * sampled. */

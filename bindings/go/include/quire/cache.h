@@ -281,10 +281,10 @@ typedef struct quire_cache_stats {
     uint64_t host_blocks_used; /* by swapped sequences, over all groups */
     uint64_t blocks_total;     /* usable, over all groups: without the null blocks */
     uint64_t blocks_free;      /* free, or free once running work has ended */
-    /* Held by no sequence, and can be found; or could, until a block before it, or another group's
-     * block of its tokens, was lost: then it counts until it is evicted. */
+    /* Held by no sequence or lease, and can be found; or could, until a block before it, or another
+     * group's block of its tokens, was lost: then it counts until it is evicted. */
     uint64_t blocks_cached;
-    uint64_t blocks_held;        /* by sequences; a shared block counts once */
+    uint64_t blocks_held;        /* by sequences and leases; a shared block counts once */
     uint64_t nodes;              /* of the prefix tree */
     double kv_cache_usage_perc;  /* blocks_held / blocks_total */
     uint64_t migrations;         /* migrate.h */
@@ -292,6 +292,8 @@ typedef struct quire_cache_stats {
     uint64_t blocks_demoted;     /* evicted from the device to the host tier */
     uint64_t blocks_promoted;    /* found there and brought back */
     uint64_t host_blocks_cached; /* of no sequence, as blocks_cached */
+    uint64_t leases;             /* live; lease.h */
+    uint64_t blocks_leased;      /* held by leases; a block that several hold counts for each */
 } quire_cache_stats;
 
 /* Creates a cache. `instance` provides the host allocator. The call does not wait for any work of
@@ -376,10 +378,10 @@ typedef struct quire_namespace_desc {
      * (cache_tier.h). Within a cache the handle alone tells namespaces apart. */
     const void *key;
     uint32_t key_size_bytes;
-    /* Limit on the table entries of its sequences, over all groups; a block that several share
-     * counts once for each; 0 = no limit. Blocks that an item of the open step gives back because
-     * its window has passed them count against every other item until commit, because
-     * quire_step_drop takes them back. */
+    /* Limit on the table entries of its sequences and the blocks of its leases, over all groups; a
+     * block that several share counts once for each; 0 = no limit. Blocks that an item of the open
+     * step gives back because its window has passed them count against every other item until
+     * commit, because quire_step_drop takes them back. */
     uint32_t quota_blocks;
     /* Limit on the host memory that the keys of its sequences take (quire_key), in bytes;
      * 0 = 256 MiB. Each of the following counts once, for as long as a sequence or a cached block
@@ -395,12 +397,13 @@ typedef struct quire_namespace_info {
     uint32_t flags;
     const quire_chain *next;
     uint64_t sequences;
-    uint64_t blocks_held; /* table entries of its sequences */
+    uint64_t blocks_held; /* table entries of its sequences, and blocks of its leases */
     uint64_t quota_blocks;
     uint64_t prefix_cache_queries;
     uint64_t prefix_cache_hits;
     uint64_t key_bytes;       /* host memory that its keys take now */
     uint64_t key_bytes_limit; /* host memory that they may take */
+    uint64_t leases;          /* lease.h */
 } quire_namespace_info;
 
 /* Creates a namespace, the sharing domain of one tenant: sequences of two namespaces never share a
@@ -418,7 +421,7 @@ QUIRE_EXPORT quire_status quire_namespace_create(quire_cache *cache,
                                                  const quire_namespace_desc *desc,
                                                  quire_namespace *out, quire_error *error);
 /* Destroys a namespace and forgets its cached prefixes.
- * Errors   QUIRE_E_BUSY   sequences live in it, or a step is open.
+ * Errors   QUIRE_E_BUSY   sequences or leases live in it, or a step is open.
  *          QUIRE_E_STALE  it was destroyed before, or it is 0: the default one cannot be destroyed.
  * Time     O(cached blocks of the namespace). */
 QUIRE_EXPORT quire_status quire_namespace_destroy(quire_cache *cache, quire_namespace ns,

@@ -9,6 +9,7 @@
  *   sequence.h   sequences: create, fork, truncate, accept drafts, name tokens, end
  *   session.h    a sequence as bytes or a file, and back
  *   step.h       begin / add / commit / finish
+ *   lease.h      blocks held by something that is not a sequence
  *   batch.h      the tables of a step in the layouts that kernels read; graphs
  *   attention.h  kv_write and attend on a committed batch
  *   tier.h       stores below the device, on disk or on other machines
@@ -49,6 +50,7 @@
 #include "calibration.h"
 #include "device.h"
 #include "events.h"
+#include "lease.h"
 #include "log.h"
 #include "migrate.h"
 #include "queue.h"

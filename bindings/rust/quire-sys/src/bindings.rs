@@ -157,6 +157,7 @@ pub type _bindgen_ty_5 = u32;
 pub type quire_seq = u64;
 pub type quire_step = u64;
 pub type quire_namespace = u64;
+pub type quire_lease = u64;
 pub type quire_token = u32;
 pub type quire_task = ::core::option::Option<
     unsafe extern "C" fn(context: *mut ::core::ffi::c_void, index: u32),
@@ -1311,12 +1312,14 @@ pub struct quire_cache_stats {
     pub blocks_demoted: u64,
     pub blocks_promoted: u64,
     pub host_blocks_cached: u64,
+    pub leases: u64,
+    pub blocks_leased: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of quire_cache_stats",
-    ][::core::mem::size_of::<quire_cache_stats>() - 240usize];
+    ][::core::mem::size_of::<quire_cache_stats>() - 256usize];
     [
         "Alignment of quire_cache_stats",
     ][::core::mem::align_of::<quire_cache_stats>() - 8usize];
@@ -1413,6 +1416,12 @@ const _: () = {
     [
         "Offset of field: quire_cache_stats::host_blocks_cached",
     ][::core::mem::offset_of!(quire_cache_stats, host_blocks_cached) - 232usize];
+    [
+        "Offset of field: quire_cache_stats::leases",
+    ][::core::mem::offset_of!(quire_cache_stats, leases) - 240usize];
+    [
+        "Offset of field: quire_cache_stats::blocks_leased",
+    ][::core::mem::offset_of!(quire_cache_stats, blocks_leased) - 248usize];
 };
 impl Default for quire_cache_stats {
     fn default() -> Self {
@@ -1490,12 +1499,13 @@ pub struct quire_namespace_info {
     pub prefix_cache_hits: u64,
     pub key_bytes: u64,
     pub key_bytes_limit: u64,
+    pub leases: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of quire_namespace_info",
-    ][::core::mem::size_of::<quire_namespace_info>() - 72usize];
+    ][::core::mem::size_of::<quire_namespace_info>() - 80usize];
     [
         "Alignment of quire_namespace_info",
     ][::core::mem::align_of::<quire_namespace_info>() - 8usize];
@@ -1529,6 +1539,9 @@ const _: () = {
     [
         "Offset of field: quire_namespace_info::key_bytes_limit",
     ][::core::mem::offset_of!(quire_namespace_info, key_bytes_limit) - 64usize];
+    [
+        "Offset of field: quire_namespace_info::leases",
+    ][::core::mem::offset_of!(quire_namespace_info, leases) - 72usize];
 };
 impl Default for quire_namespace_info {
     fn default() -> Self {
@@ -3765,6 +3778,176 @@ impl Default for quire_size_info {
     }
 }
 #[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_lease_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub ns: quire_namespace,
+    pub keys: *const quire_key,
+    pub key_count: u32,
+    pub key_stride: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_lease_desc"][::core::mem::size_of::<quire_lease_desc>() - 40usize];
+    ["Alignment of quire_lease_desc"][::core::mem::align_of::<quire_lease_desc>() - 8usize];
+    [
+        "Offset of field: quire_lease_desc::struct_size",
+    ][::core::mem::offset_of!(quire_lease_desc, struct_size) - 0usize];
+    [
+        "Offset of field: quire_lease_desc::flags",
+    ][::core::mem::offset_of!(quire_lease_desc, flags) - 4usize];
+    [
+        "Offset of field: quire_lease_desc::next",
+    ][::core::mem::offset_of!(quire_lease_desc, next) - 8usize];
+    [
+        "Offset of field: quire_lease_desc::ns",
+    ][::core::mem::offset_of!(quire_lease_desc, ns) - 16usize];
+    [
+        "Offset of field: quire_lease_desc::keys",
+    ][::core::mem::offset_of!(quire_lease_desc, keys) - 24usize];
+    [
+        "Offset of field: quire_lease_desc::key_count",
+    ][::core::mem::offset_of!(quire_lease_desc, key_count) - 32usize];
+    [
+        "Offset of field: quire_lease_desc::key_stride",
+    ][::core::mem::offset_of!(quire_lease_desc, key_stride) - 36usize];
+};
+impl Default for quire_lease_desc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_lease_info {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub ns: quire_namespace,
+    pub blocks_held: u64,
+    pub holds: u64,
+    pub blocks_lost: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_lease_info"][::core::mem::size_of::<quire_lease_info>() - 48usize];
+    ["Alignment of quire_lease_info"][::core::mem::align_of::<quire_lease_info>() - 8usize];
+    [
+        "Offset of field: quire_lease_info::struct_size",
+    ][::core::mem::offset_of!(quire_lease_info, struct_size) - 0usize];
+    [
+        "Offset of field: quire_lease_info::flags",
+    ][::core::mem::offset_of!(quire_lease_info, flags) - 4usize];
+    [
+        "Offset of field: quire_lease_info::next",
+    ][::core::mem::offset_of!(quire_lease_info, next) - 8usize];
+    [
+        "Offset of field: quire_lease_info::ns",
+    ][::core::mem::offset_of!(quire_lease_info, ns) - 16usize];
+    [
+        "Offset of field: quire_lease_info::blocks_held",
+    ][::core::mem::offset_of!(quire_lease_info, blocks_held) - 24usize];
+    [
+        "Offset of field: quire_lease_info::holds",
+    ][::core::mem::offset_of!(quire_lease_info, holds) - 32usize];
+    [
+        "Offset of field: quire_lease_info::blocks_lost",
+    ][::core::mem::offset_of!(quire_lease_info, blocks_lost) - 40usize];
+};
+impl Default for quire_lease_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_lease_result {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub blocks: u32,
+    pub blocks_short: u32,
+    pub reason: u32,
+    pub reserved0: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_lease_result"][::core::mem::size_of::<quire_lease_result>() - 32usize];
+    ["Alignment of quire_lease_result"][::core::mem::align_of::<quire_lease_result>() - 8usize];
+    [
+        "Offset of field: quire_lease_result::struct_size",
+    ][::core::mem::offset_of!(quire_lease_result, struct_size) - 0usize];
+    [
+        "Offset of field: quire_lease_result::flags",
+    ][::core::mem::offset_of!(quire_lease_result, flags) - 4usize];
+    [
+        "Offset of field: quire_lease_result::next",
+    ][::core::mem::offset_of!(quire_lease_result, next) - 8usize];
+    [
+        "Offset of field: quire_lease_result::blocks",
+    ][::core::mem::offset_of!(quire_lease_result, blocks) - 16usize];
+    [
+        "Offset of field: quire_lease_result::blocks_short",
+    ][::core::mem::offset_of!(quire_lease_result, blocks_short) - 20usize];
+    [
+        "Offset of field: quire_lease_result::reason",
+    ][::core::mem::offset_of!(quire_lease_result, reason) - 24usize];
+    [
+        "Offset of field: quire_lease_result::reserved0",
+    ][::core::mem::offset_of!(quire_lease_result, reserved0) - 28usize];
+};
+impl Default for quire_lease_result {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_LEASE_PUBLISHED: _bindgen_ty_47 = 1;
+pub const QUIRE_LEASE_OWNED: _bindgen_ty_47 = 2;
+pub type _bindgen_ty_47 = u32;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_lease_block {
+    pub block: i32,
+    pub holds: u32,
+    pub flags: u32,
+    pub reserved0: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_lease_block"][::core::mem::size_of::<quire_lease_block>() - 16usize];
+    ["Alignment of quire_lease_block"][::core::mem::align_of::<quire_lease_block>() - 4usize];
+    [
+        "Offset of field: quire_lease_block::block",
+    ][::core::mem::offset_of!(quire_lease_block, block) - 0usize];
+    [
+        "Offset of field: quire_lease_block::holds",
+    ][::core::mem::offset_of!(quire_lease_block, holds) - 4usize];
+    [
+        "Offset of field: quire_lease_block::flags",
+    ][::core::mem::offset_of!(quire_lease_block, flags) - 8usize];
+    [
+        "Offset of field: quire_lease_block::reserved0",
+    ][::core::mem::offset_of!(quire_lease_block, reserved0) - 12usize];
+};
+pub const QUIRE_MATCH_LOOK: _bindgen_ty_48 = 0;
+pub const QUIRE_MATCH_TOUCH: _bindgen_ty_48 = 1;
+pub const QUIRE_MATCH_PIN: _bindgen_ty_48 = 2;
+pub type _bindgen_ty_48 = u32;
+#[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_api {
     pub struct_size: u32,
@@ -4514,10 +4697,128 @@ pub struct quire_api {
             error: *mut quire_error,
         ) -> quire_status,
     >,
+    pub lease_create: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            desc: *const quire_lease_desc,
+            out: *mut quire_lease,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub lease_end: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            lease: quire_lease,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub lease_get_info: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            lease: quire_lease,
+            info: *mut quire_lease_info,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub lease_blocks: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            lease: quire_lease,
+            group: u32,
+            first: u32,
+            out: *mut quire_lease_block,
+            capacity: u32,
+            stride: u32,
+            count: *mut u32,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub lease_take: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            step: quire_step,
+            lease: quire_lease,
+            group: u32,
+            count: u32,
+            ids: *mut i32,
+            result: *mut quire_lease_result,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub lease_give: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            step: quire_step,
+            lease: quire_lease,
+            group: u32,
+            ids: *const i32,
+            count: u32,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub lease_pin: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            step: quire_step,
+            lease: quire_lease,
+            group: u32,
+            ids: *const i32,
+            count: u32,
+            result: *mut quire_lease_result,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub lease_match: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            step: quire_step,
+            lease: quire_lease,
+            tokens: *const quire_token,
+            token_count: u32,
+            how: u32,
+            ids: *mut i32,
+            result: *mut quire_lease_result,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub lease_publish: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            step: quire_step,
+            lease: quire_lease,
+            tokens: *const quire_token,
+            token_count: u32,
+            ids: *const i32,
+            named: *mut i32,
+            result: *mut quire_lease_result,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub lease_forget: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            lease: quire_lease,
+            group: u32,
+            ids: *const i32,
+            count: u32,
+            forgotten: *mut u32,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub cache_evict: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            group: u32,
+            count: u32,
+            ids: *mut i32,
+            evicted: *mut u32,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 728usize];
+    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 816usize];
     ["Alignment of quire_api"][::core::mem::align_of::<quire_api>() - 8usize];
     [
         "Offset of field: quire_api::struct_size",
@@ -4798,6 +5099,39 @@ const _: () = {
     [
         "Offset of field: quire_api::cache_get_tier_stats",
     ][::core::mem::offset_of!(quire_api, cache_get_tier_stats) - 720usize];
+    [
+        "Offset of field: quire_api::lease_create",
+    ][::core::mem::offset_of!(quire_api, lease_create) - 728usize];
+    [
+        "Offset of field: quire_api::lease_end",
+    ][::core::mem::offset_of!(quire_api, lease_end) - 736usize];
+    [
+        "Offset of field: quire_api::lease_get_info",
+    ][::core::mem::offset_of!(quire_api, lease_get_info) - 744usize];
+    [
+        "Offset of field: quire_api::lease_blocks",
+    ][::core::mem::offset_of!(quire_api, lease_blocks) - 752usize];
+    [
+        "Offset of field: quire_api::lease_take",
+    ][::core::mem::offset_of!(quire_api, lease_take) - 760usize];
+    [
+        "Offset of field: quire_api::lease_give",
+    ][::core::mem::offset_of!(quire_api, lease_give) - 768usize];
+    [
+        "Offset of field: quire_api::lease_pin",
+    ][::core::mem::offset_of!(quire_api, lease_pin) - 776usize];
+    [
+        "Offset of field: quire_api::lease_match",
+    ][::core::mem::offset_of!(quire_api, lease_match) - 784usize];
+    [
+        "Offset of field: quire_api::lease_publish",
+    ][::core::mem::offset_of!(quire_api, lease_publish) - 792usize];
+    [
+        "Offset of field: quire_api::lease_forget",
+    ][::core::mem::offset_of!(quire_api, lease_forget) - 800usize];
+    [
+        "Offset of field: quire_api::cache_evict",
+    ][::core::mem::offset_of!(quire_api, cache_evict) - 808usize];
 };
 pub type quire_get_api_fn = ::core::option::Option<
     unsafe extern "C" fn(

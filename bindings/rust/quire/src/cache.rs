@@ -161,6 +161,7 @@ mirror! {
         host_blocks_used: u64, blocks_total: u64, blocks_free: u64, blocks_cached: u64,
         blocks_held: u64, nodes: u64, kv_cache_usage_perc: f64, migrations: u64,
         bytes_migrated: u64, blocks_demoted: u64, blocks_promoted: u64, host_blocks_cached: u64,
+        leases: u64, blocks_leased: u64,
     }
 }
 

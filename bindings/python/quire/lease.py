@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""lease: blocks held by something that is not a sequence: quire/lease.h.
+
+    lease = cache.lease()
+    with cache.begin() as step:
+        ids = lease.take(step, 4)
+        named = lease.publish(step, tokens, ids)
+        lease.give(step, ids[ids != named])
+        step.commit()
+        step.finish()
+
+Block ids are arrays of int32. A call that lacks blocks changes nothing and returns None; `shortage`
+then says how many, and why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any, Optional, Sequence as Listed, Tuple
+
+import numpy as np
+
+from . import elements
+from .cache_base import CacheBase
+from .libquire import INCOMPLETE, NO_BLOCKS, ffi, new
+from .objects import expect
+from .open_step import OpenStep
+from .sequence import Key, Namespace, _keys
+
+BLOCK = elements._fields("quire_lease_block")
+ID = np.dtype(np.int32)
+
+
+class Match(enum.IntEnum):
+    """What a match does with what it finds: QUIRE_MATCH_* of quire/lease.h."""
+
+    LOOK = 0
+    TOUCH = 1
+    PIN = 2
+
+
+class LeaseFlags(enum.IntFlag):
+    """The state of a block that a lease holds: QUIRE_LEASE_* of quire/lease.h."""
+
+    PUBLISHED = 1
+    OWNED = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class LeaseInfo:
+    """A lease's counts: quire_lease_info of quire/lease.h."""
+
+    blocks_held: int
+    holds: int
+    blocks_lost: int
+
+
+class Lease:
+    """A set of blocks of one namespace. Lives until it is ended, or its cache is closed."""
+
+    __slots__ = ("_cache", "handle", "shortage")
+
+    def __init__(self, cache: CacheBase, handle: int):
+        self._cache = cache
+        self.handle = handle
+        # The last call that returned None lacked so many blocks, for this Reason (its number).
+        self.shortage: Tuple[int, int] = (0, 0)
+
+    def end(self) -> None:
+        """Gives everything back. Errors: BusyError while the open step has changed it."""
+        self._cache._call("lease_end", self.handle)
+
+    @property
+    def info(self) -> LeaseInfo:
+        """The lease's counts."""
+        info = new("quire_lease_info")
+        self._cache._call("lease_get_info", self.handle, info)
+        return LeaseInfo(info.blocks_held, info.holds, info.blocks_lost)
+
+    def blocks(self, group: int = 0) -> Any:
+        """What it holds in a group, as an array of quire.lease.BLOCK; a move keeps the order."""
+        out = np.zeros(64, BLOCK)
+        count = ffi.new("uint32_t *")
+        while True:
+            status = self._cache._call("lease_blocks", self.handle, group, 0,
+                                       ffi.from_buffer("quire_lease_block[]", out), len(out),
+                                       BLOCK.itemsize, count)
+            if status != INCOMPLETE:
+                return out[:count[0]]
+            out = np.zeros(count[0], BLOCK)
+
+    def take(self, step: OpenStep, count: int, group: int = 0) -> Optional[Any]:
+        """Takes `count` blocks for the caller to fill."""
+        ids = np.zeros(count, ID)
+        taken = self._asked("lease_take", _handle(step), self.handle, group, count, _pointer(ids))
+        return None if taken is None else ids
+
+    def give(self, step: OpenStep, ids: Any, group: int = 0) -> None:
+        """Gives blocks back, or unpins them: each is held once less."""
+        pointer, count = _read(ids)
+        self._cache._call("lease_give", _handle(step), self.handle, group, pointer, count)
+
+    def pin(self, step: OpenStep, ids: Any, group: int = 0) -> bool:
+        """Holds blocks once more. False: the quota is short."""
+        pointer, count = _read(ids)
+        return self._asked("lease_pin", _handle(step), self.handle, group, pointer,
+                           count) is not None
+
+    def match(self, tokens: elements.Tokens, how: Match = Match.LOOK,
+              step: Optional[OpenStep] = None) -> Optional[Any]:
+        """The longest cached run of whole blocks at the front of `tokens`: ids[place, group], and
+        ids[place] in a cache of one group. Pinning needs the open step."""
+        groups = len(self._cache.groups)
+        pointer, count = elements.read_tokens(tokens)
+        ids = np.zeros(count * groups, ID)
+        found = self._asked("lease_match", 0 if step is None else _handle(step), self.handle,
+                            pointer, count, how, _pointer(ids))
+        return None if found is None else _places(ids[:found * groups], groups)
+
+    def publish(self, step: OpenStep, tokens: elements.Tokens, ids: Any) -> Optional[Any]:
+        """Publishes filled blocks, ids[place, group] or ids[place], and returns the ones that are
+        found there from now on. Those of the caller that are not among them are its to give."""
+        groups = len(self._cache.groups)
+        pointer, count = elements.read_tokens(tokens)
+        own = np.ascontiguousarray(ids, ID).reshape(-1)
+        block_tokens = self._cache.info.block_tokens  # type: ignore[attr-defined]
+        if len(own) != count // block_tokens * groups:
+            raise ValueError(f"{len(own)} ids for {count} tokens in {groups} groups")
+        named = np.zeros(len(own), ID)
+        made = self._asked("lease_publish", _handle(step), self.handle, pointer, count,
+                           _pointer(own), _pointer(named))
+        return None if made is None else _places(named, groups)
+
+    def forget(self, ids: Any, group: int = 0) -> int:
+        """Withdraws published blocks that no other holds; returns how many."""
+        pointer, count = _read(ids)
+        forgotten = ffi.new("uint32_t *")
+        self._cache._call("lease_forget", self.handle, group, pointer, count, forgotten)
+        return int(forgotten[0])
+
+    def _asked(self, function: str, *arguments: Any) -> Optional[int]:
+        result = new("quire_lease_result")
+        if self._cache._call(function, *arguments, result) == NO_BLOCKS:
+            self.shortage = (result.blocks_short, result.reason)
+            return None
+        return int(result.blocks)
+
+    def __repr__(self) -> str:
+        return f"<quire.Lease {self.handle:#x}>"
+
+
+def _handle(step: OpenStep) -> int:
+    return expect(step, OpenStep, "step").handle
+
+
+def _pointer(ids: Any) -> Any:
+    return ffi.from_buffer("int32_t[]", ids) if len(ids) != 0 else ffi.NULL
+
+
+def _read(ids: Any) -> Tuple[Any, int]:
+    array = np.ascontiguousarray(ids, ID).reshape(-1)
+    pointer = ffi.new("int32_t[]", array.tolist()) if len(array) != 0 else ffi.NULL
+    return pointer, len(array)
+
+
+def _places(ids: Any, groups: int) -> Any:
+    return ids if groups == 1 else ids.reshape(-1, groups)
+
+
+def create(cache: CacheBase, namespace: Optional[Namespace], keys: Listed[Key]) -> Lease:
+    """Cache.lease."""
+    number, array, _kept = _keys(cache, namespace, keys)
+    desc = new("quire_lease_desc", ns=number, keys=array if len(keys) != 0 else ffi.NULL,
+               key_count=len(keys), key_stride=ffi.sizeof("quire_key"))
+    out = ffi.new("quire_lease *")
+    cache._call("lease_create", desc, out)
+    return Lease(cache, int(out[0]))
+
+
+def evict(cache: CacheBase, count: int, group: int) -> Any:
+    """Cache.evict."""
+    ids = np.zeros(count, ID)
+    evicted = ffi.new("uint32_t *")
+    cache._call("cache_evict", group, count, _pointer(ids), evicted)
+    return ids[:evicted[0]]

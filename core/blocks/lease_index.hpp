@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// lease_index: where a lease's table of one group names a block, and how often the lease holds it.
+//
+// A lease's table names each block that it holds once, in no order, without null entries. So a hash
+// table of entries finds a block: open addressing, each entry as near after its place as it fits,
+// at most half full.
+//
+// Invariant: every entry of the table is in the index once, and nothing else is.
+//
+// Ownership: the journal has all indexes, and gives their buffers back to its pool.
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "core/blocks/block_table.hpp"
+
+namespace quire {
+
+class LeaseIndex {
+ public:
+    // Makes room for a table of that many entries. False: no memory.
+    [[nodiscard]] bool reserve(BufferPool *buffers, const BlockTable &t, uint32_t entries) {
+        if (!buffers->grow(&holds_, entries, t.length)) return false;
+        if (entries * 2 <= places_.capacity) [[likely]]
+            return true;
+        if (!buffers->grow(&places_, entries * 2, 0)) return false;
+        enter_all(t);
+        return true;
+    }
+    void give_back(BufferPool *buffers) {
+        buffers->give_back(&holds_);
+        buffers->give_back(&places_);
+    }
+
+    // The entry that names the block, or kNone.
+    uint32_t find(const BlockTable &t, uint32_t block) const {
+        if (places_.capacity == 0) return kNone;
+        uint32_t entry = places_.data[place_of(t, block)];
+        return entry != 0 ? entry - 1 : kNone;
+    }
+    uint32_t &holds(uint32_t entry) { return holds_.data[entry]; }
+    uint32_t holds(uint32_t entry) const { return holds_.data[entry]; }
+
+    // The entry names its block now. REQUIRES: no entry did, and room.
+    void enter(const BlockTable &t, uint32_t entry) {
+        places_.data[place_of(t, t.ids.data[entry])] = entry + 1;
+    }
+    // The block, which an entry names, is now named by another one.
+    void move(const BlockTable &t, uint32_t block, uint32_t entry) {
+        places_.data[place_of(t, block)] = entry + 1;
+    }
+    // The block is about to be named by no entry.
+    void leave(const BlockTable &t, uint32_t block);
+    // The table's entries name other blocks now.
+    void enter_all(const BlockTable &t);
+
+ private:
+    uint32_t mask() const { return places_.capacity - 1; }
+    // Spreads numbers evenly, whether adjacent or with gaps (Fibonacci hashing, 2^32 / golden
+    // ratio). A buffer's capacity is a power of two.
+    uint32_t home(uint32_t block) const { return (block * 0x9E3779B9u >> 4) & mask(); }
+    // Where the block is, or where it would be.
+    uint32_t place_of(const BlockTable &t, uint32_t block) const {
+        uint32_t at = home(block);
+        while (places_.data[at] != 0 && t.ids.data[places_.data[at] - 1] != block)
+            at = (at + 1) & mask();
+        return at;
+    }
+
+    Buffer places_;  // entries plus 1; 0: unused
+    Buffer holds_;   // by entry
+};
+
+}  // namespace quire

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leases in Python: blocks taken, published, found, pinned and given back."""
+
+import unittest
+
+import numpy as np
+
+import quire
+from fixture import Books
+
+
+class Leases(Books):
+    def filled(self, lease, tokens):
+        """Takes blocks for the tokens, publishes and keeps them."""
+        with self.cache.begin() as step:
+            ids = lease.take(step, len(tokens) // 4)
+            named = lease.publish(step, tokens, ids)
+            lease.give(step, ids[ids != named])
+            step.commit()
+            step.finish()
+        return named
+
+    def test_published_blocks_are_found_by_sequences_and_by_leases(self):
+        lease = self.cache.lease()
+        ids = self.filled(lease, range(12))
+        self.assertEqual(self.cache.sequence().probe(range(13)), 12)
+        self.assertEqual(lease.match(range(11)).tolist(), ids[:2].tolist())
+        self.assertEqual(lease.match([5]).tolist(), [])
+        other = self.cache.lease()
+        with self.cache.begin() as step:
+            self.assertEqual(other.match(range(8), quire.Match.PIN, step).tolist(),
+                             ids[:2].tolist())
+            self.assertTrue(other.pin(step, ids[:1]))
+            step.commit()
+            step.finish()
+        self.assertEqual(other.info, quire.LeaseInfo(blocks_held=2, holds=3, blocks_lost=0))
+        self.assertEqual(other.blocks()["holds"].tolist(), [2, 1])
+        self.assertEqual(lease.blocks()["flags"].tolist(), [quire.LeaseFlags(3)] * 3)
+        self.assertEqual(self.cache.stats.blocks_leased, 5)
+        self.assertEqual(self.cache.stats.leases, 2)
+
+    def test_duplicates_are_answered_with_what_was_there(self):
+        lease = self.cache.lease()
+        first = self.filled(lease, range(8))
+        self.assertEqual(self.filled(lease, range(12))[:2].tolist(), first.tolist())
+        self.assertEqual(lease.info.blocks_held, 3)
+
+    def test_shortage_is_told_and_changes_nothing(self):
+        space = quire.Namespace(self.cache, quota_blocks=3)
+        lease = self.cache.lease(space)
+        with self.cache.begin() as step:
+            self.assertIsNone(lease.take(step, 5))
+            self.assertEqual(lease.shortage, (2, quire.Reason.QUOTA))
+            with self.assertRaises(quire.ArgumentError):
+                lease.give(step, [1])
+            with self.assertRaises(ValueError):
+                lease.publish(step, range(8), [1])
+            step.abort()
+        self.assertEqual(lease.info.blocks_held, 0)
+        lease.end()
+        with self.assertRaises(quire.StaleError):
+            lease.end()
+        space.close()
+
+    def test_evicted_and_forgotten_blocks_are_not_found(self):
+        lease = self.cache.lease()
+        ids = self.filled(lease, range(12))
+        self.assertEqual(lease.forget(ids[2:]), 1)
+        with self.cache.begin() as step:
+            lease.give(step, ids[::-1])
+            step.commit()
+            step.finish()
+        self.assertEqual(lease.match(range(12), quire.Match.TOUCH).tolist(), ids[:2].tolist())
+        self.assertEqual(self.cache.evict(1).tolist(), [ids[1]])
+        self.assertEqual(lease.match(range(12)).tolist(), ids[:1].tolist())
+
+    def test_keys_separate(self):
+        plain = self.cache.lease()
+        keyed = self.cache.lease(keys=[quire.Key(quire.KeyType.SALT, b"salt")])
+        self.filled(plain, range(8))
+        self.assertEqual(len(keyed.match(range(8))), 0)
+        with self.assertRaises(quire.ArgumentError):
+            self.cache.lease(keys=[quire.Key(quire.KeyType.MEDIA, b"image", 0, 4)])
+
+    def test_groups_have_a_column_each(self):
+        cache = quire.Cache(self.instance,
+                            [quire.Group(layers=1, kv_heads=1, head_dim=8) for _ in range(2)],
+                            block_tokens=4, blocks=8, layer_groups=[0, 1])
+        lease = cache.lease()
+        with cache.begin() as step:
+            ids = np.stack([lease.take(step, 2, group) for group in range(2)], axis=1)
+            self.assertEqual(lease.publish(step, range(8), ids).tolist(), ids.tolist())
+            step.commit()
+            step.finish()
+        self.assertEqual(lease.match(range(8)).tolist(), ids.tolist())
+        cache.check()
+        cache.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
