@@ -90,6 +90,13 @@ Snapshot World::snapshot() {
             for (const int32_t id : table(*seq, g))
                 words.push_back({"table of sequence", seq->id, static_cast<uint64_t>(id)});
     }
+    for (const auto &lease : leases)
+        for (uint32_t g = 0; g < blocks_.size(); ++g)
+            for (const quire_lease_block &b : blocks_of(*lease, g)) {
+                words.push_back({"block of lease", lease->id, static_cast<uint64_t>(b.block)});
+                words.push_back({"holds of lease", lease->id, b.holds});
+                words.push_back({"flags of a block of lease", lease->id, b.flags});
+            }
     for (const Namespace &ns : namespaces) {
         quire_namespace_info got{};
         got.struct_size = sizeof got;
@@ -242,6 +249,7 @@ void World::audit() {
                 ++live[n];
             }
     }
+    audit_leases(named, held);
     uint64_t distinct = 0;
     for (size_t g = 0; g < blocks_.size(); ++g)
         distinct += static_cast<uint64_t>(std::count(named[g].begin() + 1, named[g].end(), 1));

@@ -24,7 +24,8 @@ Chooser::Chooser(const World &world, uint64_t seed)
       flood_rng_(mix(seed, 0xF100DE), choice_tape),
       move_rng_(mix(seed, 0x305EDE), choice_tape),
       host_rng_(mix(seed, 0x405FDE), choice_tape),
-      tier_rng_(mix(seed, 0x71E2DE), choice_tape) {
+      tier_rng_(mix(seed, 0x71E2DE), choice_tape),
+      lease_rng_(mix(seed, 0x1EA5ED), choice_tape) {
     fail_percent_ = on(Feature::fail) ? rng_.range(1, 30) : 0;
     abort_percent_ = on(Feature::abort) ? rng_.range(1, 30) : 0;
     end_percent_ = rng_.range(2, 25);
@@ -42,6 +43,7 @@ Chooser::Chooser(const World &world, uint64_t seed)
     tier_percent_ = tier_rng_.range(10, 70);
     store_percent_ = tier_rng_.percent(40) ? 0 : tier_rng_.range(2, 60);
     load_percent_ = tier_rng_.range(40, 100);
+    lease_percent_ = lease_rng_.range(10, 70);
 }
 
 Op &Chooser::push(OpKind kind, std::initializer_list<uint32_t> fields) {
@@ -70,6 +72,10 @@ Op Chooser::next() {
         if (on(Feature::abandon) && lost_rng_.below(kAbandonOneIn) == 0)
             push(OpKind::abandon, {lost_rng_.below(2), lost_rng_.below(16)});
         if (on(Feature::cache_tier) && tier_rng_.percent(tier_percent_)) tier_op();
+        if (on(Feature::leases) && lease_rng_.percent(lease_percent_)) {
+            lease_op();
+            continue;
+        }
         if (world_->open)
             planning();
         else

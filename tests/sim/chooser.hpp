@@ -38,6 +38,7 @@ class Chooser {
     void tier_op();
     void tier_recall();
     void resend();
+    void lease_op();
     Op &push(OpKind kind, std::initializer_list<uint32_t> fields);
     const Sequence *any();
     bool on(Feature feature) const { return world_->config.has(feature); }
@@ -52,10 +53,13 @@ class Chooser {
     Rng move_rng_;
     Rng host_rng_;
     Rng tier_rng_;
+    Rng lease_rng_;
     std::deque<Op> queue_;
     uint32_t next_seq_ = 1;
     uint32_t next_step_ = 1;
     uint32_t next_ns_ = 1;
+    uint32_t next_lease_ = 1;
+    uint32_t lease_percent_;
     uint32_t fail_percent_;
     uint32_t abort_percent_;
     uint32_t end_percent_;

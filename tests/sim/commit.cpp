@@ -131,6 +131,7 @@ void World::run_step(Step &step) {
     sums_.recomputes += step.preemptions - step.swaps;
     for (const Undo &undo : step.undo)
         if (Sequence *seq = undo.preempted ? find(undo.before.id) : nullptr) inherit(step, *seq);
+    write_leased(step);
     for (size_t i = 0; i < step.rows.size(); ++i) {
         if (on_device()) kernel_ = i + 1;
         run_row(step, step.rows[i]);
@@ -140,6 +141,7 @@ void World::run_step(Step &step) {
         read_row(step, step.rows[i]);
     }
     kernel_ = kNoKernel;
+    read_leased(step);
     for (const Row &row : step.rows) {
         asked_.erase(row.seq);
         note_first_block(*find(row.seq), row.seq);
@@ -365,7 +367,7 @@ void World::check_tenants(const Step &step, const Sequence &seq) {
 void World::check_zeroed(const Step &step) {
     if ((config.flags & QUIRE_CACHE_ZERO_ON_FREE) == 0 || committed.size() != 1) return;
     if (on_device()) return;
-    if (!step.rows.empty() || step.preemptions != 0) return;
+    if (!step.rows.empty() || step.preemptions != 0 || !step.leases_changed.empty()) return;
     uint64_t dirty = 0;
     std::vector<uint8_t> named;
     for (uint32_t g = 0; g < blocks_.size(); ++g) {
@@ -373,6 +375,9 @@ void World::check_zeroed(const Step &step) {
         for (const auto &seq : sequences)
             if (!seq->swapped)
                 for (const int32_t id : table(*seq, g)) named[static_cast<size_t>(id)] = 1;
+        for (const auto &lease : leases)
+            for (const auto &[block, count] : lease->held)
+                if (block.first == g) named[static_cast<size_t>(block.second)] = 1;
         for (uint32_t id = 1; id < blocks_[g]; ++id) {
             if (named[id]) continue;
             const Slot *slots = memory_.block(kDevice, g, static_cast<int32_t>(id));

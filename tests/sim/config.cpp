@@ -34,6 +34,7 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     if (!Rng(mix(seed, 0xC10C5)).percent(25)) set.set(Feature::clocks, false);
     if (Rng(mix(seed, 0x405F1)).percent(50)) set.set(Feature::host_prefixes, false);
     if (Rng(mix(seed, 0x71E2)).percent(50)) set.set(Feature::cache_tier, false);
+    if (Rng(mix(seed, 0x1EA5E)).percent(60)) set.set(Feature::leases, false);
     // What is abandoned stays in memory until the process ends, 8 MB for each cache.
     if (!Rng(mix(seed, 0xABA0)).percent(kAbandonPercent)) set.set(Feature::abandon, false);
     return set;
@@ -89,6 +90,17 @@ void put_store_below(Config &config, FeatureSet allowed) {
     if (config.host_blocks == 0 || rng.percent(50)) config.host_blocks = rng.range(4, 40);
     for (GroupConfig &group : config.groups)
         if (group.kind == QUIRE_GROUP_CROSS) group.kind = QUIRE_GROUP_FULL;
+}
+
+// Makes it a cache that leases are played on: one without memory, whose evicted blocks are lost. No
+// one promises progress or room to others while leases hold blocks.
+void make_lessor(Config &config) {
+    const bool apart = config.device != 0 || config.has(Feature::cache_tier) ||
+                       (config.flags & QUIRE_CACHE_HOST_PREFIXES) != 0;
+    if (apart) return config.features.set(Feature::leases, false);
+    config.features.set(Feature::live, false);
+    config.features.set(Feature::flood, false);
+    config.max_sequences += 3;
 }
 
 }  // namespace
@@ -194,6 +206,7 @@ Config draw_config(uint64_t seed, FeatureSet allowed) {
     config.swap_rate = rng.percent(50) ? 0 : rng.range(1, 1000);
     if (config.has(Feature::host_prefixes)) share_host(config);
     if (config.has(Feature::cache_tier)) put_store_below(config, allowed);
+    if (config.has(Feature::leases)) make_lessor(config);
     return config;
 }
 

@@ -21,7 +21,8 @@ namespace sim {
     F(probe) F(refuse) F(host) F(zero) F(queues) F(fail_open) F(finish_open) F(early_accept) \
     F(no_prefix) F(watermark) F(log) F(out_of_order) F(failed_copies) F(chunks) F(end_open) \
     F(priority) F(bits) F(device) F(shards) F(limits) F(faults) \
-    F(live) F(lost) F(abandon) F(flood) F(clocks) F(move) F(host_prefixes) F(cache_tier)
+    F(live) F(lost) F(abandon) F(flood) F(clocks) F(move) F(host_prefixes) F(cache_tier) \
+    F(leases)
 // clang-format on
 
 enum class Feature : uint32_t {

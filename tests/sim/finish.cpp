@@ -70,6 +70,7 @@ World::Failure World::foresee(uint8_t bit, bool may_ask) {
     if (may_ask) hold_published(bit);
     for (auto &seq : sequences) failure.losses.push_back(loss(*seq, bit));
     failure.owed = owed_blocks(bit);
+    failure.leaving = foresee_leases(bit);
     return failure;
 }
 
@@ -99,6 +100,7 @@ void World::settle(uint8_t bit, bool failed) {
 void World::take_failure(const Failure &failure) {
     for (size_t i = 0; i < failure.losses.size(); ++i) take_loss(*sequences[i], failure.losses[i]);
     mark_owed(failure.owed);
+    take_failure_of_leases(failure.leaving);
 }
 
 // "A slot counts as written only if a sequence or the prefix cache still has a token there when the

@@ -18,6 +18,8 @@ void World::note_first_block(const Sequence &seq, uint32_t owner) {
 // How many leading tokens of `seq` may stay findable when it is ended with its prefix: whole blocks
 // that another sequence holds. ~0: the headers leave it open.
 uint32_t World::kept_prefix(const Sequence &seq, uint32_t length) const {
+    for (const auto &lease : leases)
+        if (lease->ns == seq.ns && !lease->held.empty()) return ~0u;  // it may hold some of it
     uint32_t kept = 0;
     for (const auto &other : sequences) {
         const uint32_t end = other->swapped ? 0 : std::min(length, other->computed);

@@ -148,6 +148,7 @@ void World::adopt_migration(Migration &m) {
     host_blocks_ = m.host;
     if (on_device()) settle_devices();
     move_memory(m.moves, m.device, host_blocks());
+    rename_leased(m.moves);
     tally_->migrated_blocks += m.got.move_count;
     for (Batch &batch : batches) {
         quire_batch *old = batch.batch;

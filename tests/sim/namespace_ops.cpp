@@ -38,6 +38,7 @@ bool World::destroy_namespace(const Op &op) {
     if (ns == nullptr) return false;
     bool lived_in = false;
     for (const auto &seq : sequences) lived_in |= seq->ns == ns->id;
+    for (const auto &lease : leases) lived_in |= lease->ns == ns->id;
     const bool busy = lived_in || open;
     const Snapshot before = look(busy || ns->id == 0);
     const quire_status status = q_->namespace_destroy(cache_, ns->handle, &error_);

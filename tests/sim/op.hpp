@@ -57,7 +57,16 @@ constexpr uint32_t kMaxFields = 12;
     O(store, "how count pick")                                                  \
     O(restart, "kept")                                                          \
     O(elapse, "ms")                                                             \
-    O(copies, "count")
+    O(copies, "count")                                                          \
+    O(lease, "lease ns adapter salt")                                           \
+    O(unlease, "lease")                                                         \
+    O(take, "lease group count")                                                \
+    O(give, "lease group pick bad")                                             \
+    O(pin, "lease group pick bad")                                              \
+    O(match, "lease doc tokens how")                                            \
+    O(publish, "lease doc places")                                              \
+    O(forget, "lease group pick")                                               \
+    O(evict, "group count")
 
 enum class OpKind : uint8_t {
 #define SIM_OP(name, fields) name,

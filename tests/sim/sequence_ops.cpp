@@ -65,7 +65,7 @@ bool World::create(const Op &op) {
     desc.key_stride = sizeof(quire_key);
     desc.priority = seq->priority;
     desc.cross_tokens = seq->cross_tokens;
-    const bool full = sequences.size() >= config.max_sequences;
+    const bool full = sequences.size() + leases.size() >= config.max_sequences;
     Snapshot before;
     if (full) before = snapshot();
     const quire_status status = q_->seq_create(cache_, &desc, &seq->handle, &error_);
@@ -120,7 +120,7 @@ bool World::fork(const Op &op) {
     const uint32_t count = op.f[1];
     const bool busy = seq->in_step || seq->swapped || seq->drafts != 0;
     const bool bad = count > seq->known();
-    const bool full = sequences.size() >= config.max_sequences;
+    const bool full = sequences.size() + leases.size() >= config.max_sequences;
     const Snapshot before = look(true);
     auto child = std::make_unique<Sequence>(*seq);
     const quire_status status = q_->seq_fork(cache_, seq->handle, count, &child->handle, &error_);

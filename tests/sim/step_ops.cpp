@@ -121,6 +121,7 @@ bool World::begin(const Op &op) {
     before_begin_ = std::move(before);
     changed_since_begin_ = false;
     open = std::move(step);
+    for (const auto &lease : leases) open->leases_before.push_back(*lease);
     note_runs(items, true);
     take_results(items, unread ? 0 : room_before);
     return true;
@@ -185,7 +186,7 @@ bool World::drop(const Op &op) {
     if (status != QUIRE_OK) {
         if (status == QUIRE_S_INCOMPLETE && count <= capacity)
             fail("drop", "%u fit into %u, and yet the answer is incomplete", count, capacity);
-        if (status == QUIRE_E_BUSY && open->preemptions == 0)
+        if (status == QUIRE_E_BUSY && open->preemptions == 0 && open->leases_changed.empty())
             fail("drop", "a drop is busy by a preemption, and there was none");
         unchanged(before, "error-changes");
         return true;
@@ -271,6 +272,7 @@ bool World::abort() {
     if (status == QUIRE_E_INTERNAL) fail("abort-internal", "quire_step_abort: %s", error_.message);
     expect(status, {QUIRE_OK}, "quire_step_abort");
     for (size_t i = open->undo.size(); i-- > 0;) put_back(open->undo[i].before);
+    put_leases_back(*open);
     open.reset();
     for (auto &seq : sequences) compare(*seq, "abort");
     if (!changed_since_begin_) unchanged(before_begin_, "abort-changes");

@@ -37,7 +37,9 @@ namespace sim {
     T(loads_late) T(loads_expired) T(loads_cancelled) T(loads_short) T(tokens_loaded) \
     T(values_damaged) T(values_foreign) T(tier_written) T(tier_known) T(tier_refused) \
     T(tier_dropped) T(tier_evicted) T(store_restarts) T(store_faults) T(loads_concluded) \
-    T(loads_brought) T(loads_wait) T(loads_anew)
+    T(loads_brought) T(loads_wait) T(loads_anew) \
+    T(blocks_leased) T(leases_short) T(lease_hits) T(lease_published) T(lease_duplicates) \
+    T(lease_lost) T(evicted_by_call)
 // clang-format on
 
 struct Tally {

@@ -114,6 +114,7 @@ void World::close() {
     check_devices();
     end_tier();
     audit();
+    while (!leases.empty()) end_lease(make_op(OpKind::unlease, {leases.back()->id}));
     while (!sequences.empty()) {
         Op op;
         op.kind = OpKind::end;
@@ -228,6 +229,7 @@ bool World::may_forget(const Op &op) {
         case OpKind::reset:
         case OpKind::migrate:
         case OpKind::conclude:
+        case OpKind::forget:
             return true;
         default:
             return false;
@@ -321,6 +323,31 @@ bool World::dispatch_tier(const Op &op) {
             return elapse(op);
         case OpKind::copies:
             return run_copies_of_tier(op);
+        default:
+            return dispatch_lease(op);
+    }
+}
+
+bool World::dispatch_lease(const Op &op) {
+    switch (op.kind) {
+        case OpKind::lease:
+            return make_lease(op);
+        case OpKind::unlease:
+            return end_lease(op);
+        case OpKind::take:
+            return take(op);
+        case OpKind::give:
+            return give(op);
+        case OpKind::pin:
+            return pin(op);
+        case OpKind::match:
+            return match(op);
+        case OpKind::publish:
+            return publish(op);
+        case OpKind::forget:
+            return forget_blocks(op);
+        case OpKind::evict:
+            return evict(op);
         default:
             return false;
     }

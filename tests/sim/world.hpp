@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "config.hpp"
+#include "lease.hpp"
 #include "memory.hpp"
 #include "op.hpp"
 #include "quire/quire.h"
@@ -86,6 +87,11 @@ struct Step {
     int batch = -1;
     uint64_t cached_before = 0;  // blocks, at its commit
     bool broken = false;         // its kernels were not all enqueued: it can only fail
+    std::vector<Lease> leases_before;
+    std::set<uint32_t> leases_changed;
+    std::vector<LeaseUse> uses;                             // by its work
+    std::vector<Sequence> runs;                             // that leases publish
+    std::vector<std::pair<uint32_t, uint32_t>> lease_hits;  // of namespaces, tokens
 };
 
 // What the statistics should say of the steps that were committed.
@@ -151,6 +157,7 @@ class World {
     const Config config;
     std::vector<std::unique_ptr<Sequence>> sequences;
     std::vector<Namespace> namespaces;
+    std::vector<std::unique_ptr<Lease>> leases;
     std::vector<Step> committed;  // and not finished, in the order of their commits
     std::unique_ptr<Step> open;
     std::vector<Op> pending;  // items for the next begin or add
@@ -255,6 +262,7 @@ class World {
     struct Failure {
         std::vector<Loss> losses;  // of each sequence
         std::vector<Owed> owed;
+        std::map<GroupBlock, Zeros> leaving;  // their leases
     };
     Failure foresee(uint8_t bit, bool may_ask);
     void settle(uint8_t bit, bool failed);
@@ -434,6 +442,40 @@ class World {
     bool refuse(const Op &op);
     uint64_t wrong_handle(uint32_t kind, uint32_t pick) const;
     quire_status call_with(uint64_t handle, uint32_t function, const char *&what);
+    // lease_ops.cpp
+    bool dispatch_lease(const Op &op);
+    Lease *find_lease(uint32_t id);
+    Sequence run_of(const Lease &lease, uint32_t doc, uint32_t tokens) const;
+    std::vector<Content> block_of(const Sequence &run, uint32_t place) const;
+    std::vector<quire_lease_block> blocks_of(const Lease &lease, uint32_t group);
+    bool make_lease(const Op &op);
+    bool end_lease(const Op &op);
+    bool lease_is_busy(quire_status status, const Snapshot &before);
+    void judge_shortage(const Lease &lease, const quire_lease_result &result,
+                        const Snapshot &before);
+    void hold(Lease &lease, GroupBlock block);
+    std::vector<int32_t> take_blocks(Lease &lease, uint32_t group, uint32_t count);
+    std::vector<int32_t> some_held(const Lease &lease, uint32_t group, uint32_t pick) const;
+    bool is_published_now(GroupBlock block) const;
+    void give_blocks(Lease &lease, uint32_t group, const std::vector<int32_t> &ids);
+    void check_found(const Lease &lease, GroupBlock block, const std::vector<Content> &wanted);
+    void note_named(Lease &lease, const Sequence &run, const std::vector<int32_t> &ids,
+                    const std::vector<int32_t> &named);
+    bool take(const Op &op);
+    bool give(const Op &op);
+    bool pin(const Op &op);
+    bool match(const Op &op);
+    bool publish(const Op &op);
+    bool forget_blocks(const Op &op);
+    bool evict(const Op &op);
+    // leased.cpp
+    void write_leased(const Step &step);
+    void read_leased(const Step &step);
+    void put_leases_back(const Step &step);
+    std::map<GroupBlock, Zeros> foresee_leases(uint8_t bit);
+    void take_failure_of_leases(const std::map<GroupBlock, Zeros> &leaving);
+    void rename_leased(const std::vector<quire_block_move> &moves);
+    void audit_leases(std::vector<std::vector<uint8_t>> &named, std::vector<uint64_t> &held);
     // views.cpp
     bool make_batch(const Op &op);
     bool exceeds(const Step &step, const Batch &batch, bool most) const;

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// lease_ops: the calls of lease.h.
+//
+// A run of tokens is that of a document, as for sequences, so that leases and sequences publish and
+// find the same blocks. The engine fills each block that it takes: at once with what no one may
+// see, and with the run's content in the step that publishes it. It does not give back what the
+// same step publishes.
+#include <algorithm>
+
+#include "world.hpp"
+
+namespace sim {
+namespace {
+
+quire_lease_result no_result() {
+    quire_lease_result result{};
+    result.struct_size = sizeof result;
+    return result;
+}
+
+}  // namespace
+
+Lease *World::find_lease(uint32_t id) {
+    for (auto &lease : leases)
+        if (lease->id == id) return lease.get();
+    return nullptr;
+}
+
+// A sequence that has computed the run.
+Sequence World::run_of(const Lease &lease, uint32_t doc, uint32_t tokens) const {
+    Sequence run;
+    run.tenant = lease.tenant;
+    run.base = lease.base;
+    for (uint32_t p = 0; p < tokens; ++p) run.append(document_token(doc, p), false);
+    run.era.assign(tokens, epoch_);
+    run.computed = tokens;
+    return run;
+}
+
+std::vector<Content> World::block_of(const Sequence &run, uint32_t place) const {
+    std::vector<Content> contents;
+    for (uint32_t p = 0; p < config.block_tokens; ++p)
+        contents.push_back(run.content(place * config.block_tokens + p));
+    return contents;
+}
+
+std::vector<quire_lease_block> World::blocks_of(const Lease &lease, uint32_t group) {
+    std::vector<quire_lease_block> list(512);
+    uint32_t count = 0;
+    expect(q_->lease_blocks(cache_, lease.handle, group, 0, list.data(), 512, sizeof list[0],
+                            &count, &error_),
+           {QUIRE_OK}, "quire_lease_blocks");
+    list.resize(count);
+    return list;
+}
+
+bool World::make_lease(const Op &op) {
+    const Namespace *space = find_namespace(op.f[1]);
+    if (space == nullptr || find_lease(op.f[0]) != nullptr) return false;
+    auto lease = std::make_unique<Lease>();
+    lease->id = op.f[0];
+    lease->ns = space->id;
+    lease->tenant = space->tenant;
+    lease->base = mix(mix(space->tenant, op.f[2]), op.f[3]);
+    const uint32_t words[2][4] = {{op.f[2], op.f[2], op.f[2], op.f[2]},
+                                  {op.f[3], op.f[3], op.f[3], op.f[3]}};
+    std::vector<quire_key> keys;
+    if (op.f[2] != 0) keys.push_back({QUIRE_KEY_ADAPTER, sizeof words[0], words[0], 0, 0});
+    if (op.f[3] != 0) keys.push_back({QUIRE_KEY_SALT, sizeof words[1], words[1], 0, 0});
+    quire_lease_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.ns = space->handle;
+    desc.keys = keys.data();
+    desc.key_count = static_cast<uint32_t>(keys.size());
+    desc.key_stride = sizeof(quire_key);
+    const bool full = sequences.size() + leases.size() >= config.max_sequences;
+    const Snapshot before = look(full);
+    const quire_status status = q_->lease_create(cache_, &desc, &lease->handle, &error_);
+    expect(status, {full ? QUIRE_E_LIMIT : QUIRE_OK}, "quire_lease_create");
+    if (full) {
+        unchanged(before, "error-changes");
+        return true;
+    }
+    leases.push_back(std::move(lease));
+    changed_since_begin_ = true;
+    return true;
+}
+
+bool World::end_lease(const Op &op) {
+    Lease *lease = find_lease(op.f[0]);
+    if (lease == nullptr) return false;
+    const bool changed = open && open->leases_changed.count(lease->id) != 0;
+    const Snapshot before = look(changed);
+    const quire_status status = q_->lease_end(cache_, lease->handle, &error_);
+    expect(status, {changed ? QUIRE_E_BUSY : QUIRE_OK}, "quire_lease_end");
+    if (changed) {
+        unchanged(before, "error-changes");
+        return true;
+    }
+    quire_lease_info info{};
+    info.struct_size = sizeof info;
+    expect(q_->lease_get_info(cache_, lease->handle, &info, &error_), {QUIRE_E_STALE},
+           "quire_lease_get_info of one that was ended");
+    std::erase_if(leases, [&](const auto &one) { return one->id == op.f[0]; });
+    changed_since_begin_ = true;
+    return true;
+}
+
+// Answers that a call of the open step may have besides success, whatever it asks for.
+bool World::lease_is_busy(quire_status status, const Snapshot &before) {
+    if (status != QUIRE_E_BUSY || committed.empty() || config.queues == 1) return false;
+    unchanged(before, "error-changes");
+    ++tally_->busy_answers;
+    return true;
+}
+
+// A call on a lease that lacks blocks says how many, and nothing has changed.
+void World::judge_shortage(const Lease &lease, const quire_lease_result &result,
+                           const Snapshot &before) {
+    const Namespace &space = *find_namespace(lease.ns);
+    if (result.blocks_short == 0 ||
+        (result.reason != QUIRE_WAIT_POOL && result.reason != QUIRE_WAIT_QUOTA))
+        fail("lease-short", "lease %u lacks %u blocks for reason %u", lease.id, result.blocks_short,
+             result.reason);
+    if (result.reason == QUIRE_WAIT_QUOTA && space.quota == 0)
+        fail("lease-short", "lease %u lacks a quota that its namespace has not", lease.id);
+    unchanged(before, "error-changes");
+    ++tally_->leases_short;
+}
+
+void World::hold(Lease &lease, GroupBlock block) { ++lease.held[block]; }
+
+// Takes `count` blocks; empty: they are not there.
+std::vector<int32_t> World::take_blocks(Lease &lease, uint32_t group, uint32_t count) {
+    std::vector<int32_t> ids(count);
+    // What items of the step publish may keep blocks until its commit.
+    const bool alone = open->rows.empty() && config.groups.size() == 1;
+    const uint64_t room_before = alone ? room() : 0;
+    const Snapshot before = look(true);
+    quire_lease_result result = no_result();
+    const quire_status status = q_->lease_take(cache_, open->handle, lease.handle, group, count,
+                                               ids.data(), &result, &error_);
+    if (lease_is_busy(status, before)) return {};
+    expect(status, {QUIRE_OK, QUIRE_S_NO_BLOCKS}, "quire_lease_take");
+    if (status == QUIRE_S_NO_BLOCKS) {
+        judge_shortage(lease, result, before);
+        if (result.reason == QUIRE_WAIT_POOL && room_before >= count)
+            fail("lease-room", "lease %u gets no %u blocks; %llu can be had", lease.id, count,
+                 static_cast<unsigned long long>(room_before));
+        return {};
+    }
+    std::set<int32_t> held;
+    for (const auto &seq : sequences)
+        if (!seq->swapped)
+            for (const int32_t id : table(*seq, group)) held.insert(id);
+    for (const auto &other : leases)
+        for (const auto &[block, count_of] : other->held)
+            if (block.first == group) held.insert(block.second);
+    for (const int32_t id : ids) {
+        if (id <= 0 || static_cast<uint32_t>(id) >= blocks_[group] || !held.insert(id).second)
+            fail("lease-take", "lease %u gets block %d of group %u, which is held", lease.id, id,
+                 group);
+        hold(lease, {group, id});
+        const Content filler = make_content(lease.tenant, mix(mix(lease.id, ops_), 0x1EA5E));
+        open->uses.push_back({LeaseUse::taken,
+                              lease.id,
+                              {group, id},
+                              std::vector<Content>(config.block_tokens, filler)});
+    }
+    tenants_were_run_.insert(find_namespace(lease.ns)->handle);
+    open->leases_changed.insert(lease.id);
+    tally_->blocks_leased += count;
+    return ids;
+}
+
+bool World::take(const Op &op) {
+    Lease *lease = find_lease(op.f[0]);
+    if (!open || lease == nullptr) return false;
+    take_blocks(*lease, op.f[1] % static_cast<uint32_t>(blocks_.size()), op.f[2]);
+    return true;
+}
+
+// What the lease holds in the group, as often, drawn from; without what the step publishes.
+std::vector<int32_t> World::some_held(const Lease &lease, uint32_t group, uint32_t pick) const {
+    Rng rng(pick);
+    std::vector<int32_t> ids;
+    for (const auto &[block, count] : lease.held) {
+        if (block.first != group || is_published_now(block)) continue;
+        for (uint32_t i = 0; i < count; ++i)
+            if (rng.percent(40)) ids.push_back(block.second);
+    }
+    for (size_t i = ids.size(); i > 1; --i)
+        std::swap(ids[i - 1], ids[rng.below(static_cast<uint32_t>(i))]);
+    return ids;
+}
+
+bool World::is_published_now(GroupBlock block) const {
+    return open && std::any_of(open->uses.begin(), open->uses.end(), [&](const LeaseUse &use) {
+               return use.block == block && use.kind == LeaseUse::published;
+           });
+}
+
+// The step's work does not use what it gives back.
+void World::give_blocks(Lease &lease, uint32_t group, const std::vector<int32_t> &ids) {
+    for (const int32_t id : ids) {
+        const GroupBlock block{group, id};
+        if (--lease.held[block] != 0) continue;
+        lease.held.erase(block);
+        lease.contents.erase(block);
+        std::erase_if(open->uses, [&](const LeaseUse &use) {
+            return use.block == block && use.lease == lease.id;
+        });
+    }
+    open->leases_changed.insert(lease.id);
+}
+
+bool World::give(const Op &op) {
+    Lease *lease = find_lease(op.f[0]);
+    if (!open || lease == nullptr) return false;
+    const uint32_t group = op.f[1] % static_cast<uint32_t>(blocks_.size());
+    std::vector<int32_t> ids = some_held(*lease, group, op.f[2]);
+    int32_t wrong = static_cast<int32_t>(op.f[3] % (blocks_[group] + 1));
+    const bool bad = op.f[3] != 0 && lease->held.count({group, wrong}) == 0;
+    if (bad) ids.push_back(wrong);
+    const Snapshot before = look(true);
+    const quire_status status =
+        q_->lease_give(cache_, open->handle, lease->handle, group, ids.data(),
+                       static_cast<uint32_t>(ids.size()), &error_);
+    if (lease_is_busy(status, before)) return true;
+    expect(status, {bad ? QUIRE_E_ARG : QUIRE_OK}, "quire_lease_give");
+    if (bad)
+        unchanged(before, "error-changes");
+    else
+        give_blocks(*lease, group, ids);
+    return true;
+}
+
+bool World::pin(const Op &op) {
+    Lease *lease = find_lease(op.f[0]);
+    if (!open || lease == nullptr) return false;
+    const uint32_t group = op.f[1] % static_cast<uint32_t>(blocks_.size());
+    std::vector<int32_t> ids = some_held(*lease, group, op.f[2]);
+    // A block that no one of the lease's namespace has published is refused.
+    int32_t wrong = 0;
+    for (const auto &other : leases)
+        for (const auto &[block, count] : other->held)
+            if (block.first == group && other->tenant != lease->tenant) wrong = block.second;
+    const bool bad = op.f[3] != 0;
+    if (bad) ids.push_back(wrong);
+    const Snapshot before = look(true);
+    quire_lease_result result = no_result();
+    const quire_status status =
+        q_->lease_pin(cache_, open->handle, lease->handle, group, ids.data(),
+                      static_cast<uint32_t>(ids.size()), &result, &error_);
+    if (lease_is_busy(status, before)) return true;
+    expect(status, {bad ? QUIRE_E_ARG : QUIRE_OK}, "quire_lease_pin");
+    if (bad) {
+        unchanged(before, "error-changes");
+        return true;
+    }
+    for (const int32_t id : ids) hold(*lease, {group, id});
+    open->leases_changed.insert(lease->id);
+    return true;
+}
+
+// Content that is found is the run's. What the open step makes of it, its commit decides.
+void World::check_found(const Lease &lease, GroupBlock block, const std::vector<Content> &wanted) {
+    for (uint32_t p = 0; p < config.block_tokens; ++p) {
+        const Slot &slot = memory_.at(kDevice, block.first, block.second, p);
+        if (slot.content != wanted[p])
+            fail("lease-content", "lease %u finds block %d of group %u, whose place %u holds %s",
+                 lease.id, block.second, block.first, p, Memory::describe(slot).c_str());
+    }
+}
+
+bool World::match(const Op &op) {
+    Lease *lease = find_lease(op.f[0]);
+    const uint32_t how = op.f[3] % 3;
+    if (lease == nullptr || (how == QUIRE_MATCH_PIN && !open)) return false;
+    const uint32_t tokens = op.f[2];
+    const auto groups = static_cast<uint32_t>(blocks_.size());
+    const Sequence run = run_of(*lease, op.f[1], tokens);
+    std::vector<int32_t> ids(static_cast<size_t>(tokens) * groups + 1);
+    quire_lease_result result = no_result();
+    const Snapshot before = look(true);
+    const quire_status status =
+        q_->lease_match(cache_, how == QUIRE_MATCH_PIN ? open->handle : 0, lease->handle,
+                        run.tokens.data(), tokens, how, ids.data(), &result, &error_);
+    if (how == QUIRE_MATCH_PIN && lease_is_busy(status, before)) return true;
+    if (!config.sees_all()) {
+        expect(status, {QUIRE_E_UNSUPPORTED}, "quire_lease_match where all groups have windows");
+        return true;
+    }
+    expect(status, {QUIRE_OK, how == QUIRE_MATCH_PIN ? QUIRE_S_NO_BLOCKS : QUIRE_OK},
+           "quire_lease_match");
+    if (status == QUIRE_S_NO_BLOCKS) {
+        judge_shortage(*lease, result, before);
+        return true;
+    }
+    if (how != QUIRE_MATCH_PIN) unchanged(before, "match-effect");
+    if (result.blocks > tokens / config.block_tokens)
+        fail("lease-match", "lease %u finds %u blocks of %u tokens", lease->id, result.blocks,
+             tokens);
+    tally_->lease_hits += result.blocks;
+    for (uint32_t i = 0; i < result.blocks; ++i)
+        for (uint32_t g = 0; g < groups; ++g) {
+            const int32_t id = ids[i * groups + g];
+            const uint32_t kind = config.groups[g].kind;
+            if (id == 0 && (kind == QUIRE_GROUP_FULL || kind == QUIRE_GROUP_LATENT))
+                fail("lease-match", "lease %u finds place %u without a block of group %u",
+                     lease->id, i, g);
+            if (id == 0) continue;
+            if (how == QUIRE_MATCH_PIN) {
+                hold(*lease, {g, id});
+                open->uses.push_back({LeaseUse::read, lease->id, {g, id}, block_of(run, i)});
+            } else if (!open) {
+                check_found(*lease, {g, id}, block_of(run, i));
+            }
+        }
+    if (how != QUIRE_MATCH_PIN) return true;
+    open->leases_changed.insert(lease->id);
+    open->lease_hits.emplace_back(lease->ns, result.blocks * config.block_tokens);
+    return true;
+}
+
+// Takes blocks for the run in each group, publishes them, and gives back what was there already.
+bool World::publish(const Op &op) {
+    Lease *lease = find_lease(op.f[0]);
+    const auto groups = static_cast<uint32_t>(blocks_.size());
+    const uint32_t places = std::min(op.f[2], config.max_tokens / config.block_tokens);
+    if (!open || lease == nullptr || places == 0) return false;
+    std::vector<int32_t> ids(static_cast<size_t>(places) * groups);
+    for (uint32_t g = 0; g < groups; ++g) {
+        if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
+        const std::vector<int32_t> taken = take_blocks(*lease, g, places);
+        if (taken.empty()) return true;
+        for (uint32_t i = 0; i < places; ++i) ids[i * groups + g] = taken[i];
+    }
+    const Sequence run = run_of(*lease, op.f[1], places * config.block_tokens);
+    std::vector<int32_t> named(ids.size());
+    quire_lease_result result = no_result();
+    const Snapshot before = look(true);
+    const quire_status status =
+        q_->lease_publish(cache_, open->handle, lease->handle, run.tokens.data(), run.known(),
+                          ids.data(), named.data(), &result, &error_);
+    if (lease_is_busy(status, before)) return true;
+    if (!config.sees_all() || (config.flags & QUIRE_CACHE_NO_PREFIX) != 0) {
+        expect(status, {QUIRE_E_UNSUPPORTED}, "quire_lease_publish where nothing is published");
+        unchanged(before, "error-changes");
+        return true;
+    }
+    expect(status, {QUIRE_OK, QUIRE_S_NO_BLOCKS}, "quire_lease_publish");
+    if (status == QUIRE_S_NO_BLOCKS) {
+        judge_shortage(*lease, result, before);
+        return true;
+    }
+    note_named(*lease, run, ids, named);
+    open->runs.push_back(run);
+    open->leases_changed.insert(lease->id);
+    return true;
+}
+
+void World::note_named(Lease &lease, const Sequence &run, const std::vector<int32_t> &ids,
+                       const std::vector<int32_t> &named) {
+    const auto groups = static_cast<uint32_t>(blocks_.size());
+    std::vector<std::vector<int32_t>> duplicates(groups);
+    for (size_t at = 0; at < ids.size(); ++at) {
+        const auto g = static_cast<uint32_t>(at % groups);
+        if (ids[at] == 0) continue;
+        const bool is_own = named[at] == ids[at];
+        if (!is_own && (named[at] <= 0 || static_cast<uint32_t>(named[at]) >= blocks_[g]))
+            fail("lease-named", "block %d of group %u is named", named[at], g);
+        open->uses.push_back({is_own ? LeaseUse::published : LeaseUse::read,
+                              lease.id,
+                              {g, named[at]},
+                              block_of(run, static_cast<uint32_t>(at / groups))});
+        tally_->lease_published += is_own;
+        tally_->lease_duplicates += !is_own;
+        if (is_own) continue;
+        if (lease.held.count({g, named[at]}) == 0) hold(lease, {g, named[at]});
+        duplicates[g].push_back(ids[at]);
+    }
+    for (uint32_t g = 0; g < groups; ++g) {
+        expect(q_->lease_give(cache_, open->handle, lease.handle, g, duplicates[g].data(),
+                              static_cast<uint32_t>(duplicates[g].size()), &error_),
+               {QUIRE_OK}, "quire_lease_give of duplicates");
+        give_blocks(lease, g, duplicates[g]);
+    }
+}
+
+bool World::forget_blocks(const Op &op) {
+    Lease *lease = find_lease(op.f[0]);
+    if (lease == nullptr) return false;
+    const uint32_t group = op.f[1] % static_cast<uint32_t>(blocks_.size());
+    const std::vector<int32_t> ids = some_held(*lease, group, op.f[2]);
+    uint32_t forgotten = 0;
+    const Snapshot before = look(open != nullptr);
+    const quire_status status =
+        q_->lease_forget(cache_, lease->handle, group, ids.data(),
+                         static_cast<uint32_t>(ids.size()), &forgotten, &error_);
+    expect(status,
+           {open                ? QUIRE_E_BUSY
+            : config.sees_all() ? QUIRE_OK
+                                : QUIRE_E_UNSUPPORTED},
+           "quire_lease_forget");
+    if (open) unchanged(before, "error-changes");
+    return true;
+}
+
+bool World::evict(const Op &op) {
+    const uint32_t group = op.f[0] % static_cast<uint32_t>(blocks_.size());
+    std::vector<int32_t> ids(op.f[1] + 1);
+    uint32_t evicted = 0;
+    const Snapshot before = look(open != nullptr);
+    const quire_status status =
+        q_->cache_evict(cache_, group, op.f[1], ids.data(), &evicted, &error_);
+    expect(status, {open ? QUIRE_E_BUSY : QUIRE_OK}, "quire_cache_evict");
+    if (open) {
+        unchanged(before, "error-changes");
+        return true;
+    }
+    for (uint32_t i = 0; i < evicted; ++i) {
+        for (const auto &lease : leases)
+            if (lease->held.count({group, ids[i]}) != 0)
+                fail("evict-held", "block %d of group %u is evicted; lease %u holds it", ids[i],
+                     group, lease->id);
+        for (const auto &seq : sequences)
+            if (!seq->swapped)
+                for (const int32_t id : table(*seq, group))
+                    if (id == ids[i])
+                        fail("evict-held", "block %d of group %u is evicted; sequence %u holds it",
+                             ids[i], group, seq->id);
+    }
+    tally_->evicted_by_call += evicted;
+    return true;
+}
+
+}  // namespace sim
