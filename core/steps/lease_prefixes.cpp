@@ -4,6 +4,12 @@
 
 namespace quire {
 
+namespace {
+
+constexpr uint32_t kBucketAhead = 24;  // buckets of the tree that publishing prefetches
+
+}  // namespace
+
 // A place of the tree lives as long as it names a block. Where every group has a window, that says
 // nothing about the places before it.
 Status LeasePrefixes::check_tokens(const LeaseRun &run) const {
@@ -287,6 +293,7 @@ Status LeasePrefixes::publish(uint64_t step, uint64_t handle, const LeaseRun &ru
     TreeCursor at = tree.root_cursor(root);
     leases_.open_change(record, lease);
     for (uint32_t i = 0; i < blocks; ++i) {
+        if (i + kBucketAhead < blocks) tree.prefetch_bucket(found.hashes[i + kBucketAhead]);
         const quire_token *tokens = run.tokens + (uint64_t{i} << geometry.block_shift);
         uint32_t node = i < found.matched
                             ? found.nodes[i]
