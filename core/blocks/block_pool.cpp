@@ -210,7 +210,10 @@ void BlockPool::cache_held(uint32_t block, uint64_t stamp) {
     --held_;
     b.stamp = stamp;
     b.state = BlockState::cached;
-    insert_by_stamp(block, kNone);
+    // Only what was touched since is newer.
+    uint32_t prev = lists_[kCached].tail, next = kNone;
+    while (prev != kNone && blocks_[prev].stamp > stamp) next = prev, prev = links_[prev].prev;
+    insert_before(kCached, block, next);
 }
 
 void BlockPool::release_read(uint32_t block, uint64_t barrier) {

@@ -165,11 +165,12 @@ class BlockPool {
     void undo_take_free(uint32_t block, bool is_read);
     void undo_add_ref(uint32_t block, uint32_t next_hint);
     void undo_claim(uint32_t block, uint32_t next_hint);
-    // Makes a cached block the last to be evicted, as if it had been released just now.
-    void touch_cached(uint32_t block) {
-        if (blocks_[block].state != BlockState::cached) return;
+    // The stamp of something that is released now.
+    uint64_t take_stamp() { return ++clock_; }
+    // Makes a cached block the last to be evicted. REQUIRES: no block has a stamp as high.
+    void touch_cached(uint32_t block, uint64_t stamp) {
         leave_list(block);
-        blocks_[block].stamp = ++clock_;
+        blocks_[block].stamp = stamp;
         push_back(kCached, block);
     }
     // Caches an unused block that a node names again, as of the time it was released.

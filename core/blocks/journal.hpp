@@ -281,6 +281,13 @@ class Journal {
     BlockPool *make_host_pool(uint32_t block_count) const {
         return BlockPool::make(host_, timeline_, block_count, false);
     }
+    // Makes what a node names the last to be evicted, if it is cached. The host tier's list goes by
+    // the device's stamps too (journal_host.cpp).
+    void touch(uint32_t group, uint32_t named) {
+        BlockPool &pool = pool_of(group, named);
+        if (pool[number_of(named)].state != BlockState::cached) return;
+        pool.touch_cached(number_of(named), pools_[group]->take_stamp());
+    }
     // Evicts the group's oldest cached block that no unfinished step may touch, with its content.
     // Returns it, or kNone if there is none. Not for the open step.
     uint32_t evict_oldest(uint32_t group);

@@ -49,8 +49,7 @@ void LeasePrefixes::touch(const Lookup &found, uint32_t hits) {
     for (uint32_t i = hits; i-- > 0;) {
         for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
             uint32_t named = found_block(found, hits, i, g);
-            if (named != kNullBlock)
-                books_.journal.pool_of(g, named).touch_cached(number_of(named));
+            if (named != kNullBlock) books_.journal.touch(g, named);
         }
     }
 }

@@ -238,6 +238,26 @@ TEST(LeaseHost, pin_brings_back_what_was_demoted) {
     EXPECT_EQ(lease.info().blocks_held, 3u);
 }
 
+TEST(LeaseHost, touched_content_of_the_host_tier_outlives_what_is_demoted_later) {
+    CacheOptions options;
+    options.blocks = 4;
+    options.host_blocks = 6;
+    options.flags = QUIRE_CACHE_HOST_PREFIXES;
+    Manager m(options);
+    Leased lease(&m);
+    Blocks a = lease.fill(tokens_from(1, 8));
+    lease.give_in_a_step({a[1], a[0]});
+    Blocks b = lease.fill(tokens_from(100, 16));  // moves it to the host tier
+    lease.give_in_a_step({b[3], b[2], b[1], b[0]});
+    EXPECT_EQ(lease.match(tokens_from(1, 8), QUIRE_MATCH_TOUCH).result.blocks, 2u);
+    Blocks c = lease.fill(tokens_from(200, 16));  // moves the second there
+    EXPECT_EQ(m.stats().host_blocks_cached, 5u);
+    lease.give_in_a_step({c[3], c[2], c[1], c[0]});
+    lease.fill(tokens_from(300, 8));
+    EXPECT_EQ(lease.match(tokens_from(1, 8)).result.blocks, 2u);
+    EXPECT_LT(lease.match(tokens_from(100, 16)).result.blocks, 4u);
+}
+
 TEST(LeaseHost, published_again_on_the_device_replaces_the_host_tiers_copy) {
     CacheOptions options;
     options.blocks = 4;
