@@ -92,11 +92,10 @@ void put_store_below(Config &config, FeatureSet allowed) {
         if (group.kind == QUIRE_GROUP_CROSS) group.kind = QUIRE_GROUP_FULL;
 }
 
-// Makes it a cache that leases are played on: one without memory, whose evicted blocks are lost. No
-// one promises progress or room to others while leases hold blocks.
+// Makes it a cache that leases are played on: one without memory. No one promises progress or room
+// to others while leases hold blocks.
 void make_lessor(Config &config) {
-    const bool apart = config.device != 0 || config.has(Feature::cache_tier) ||
-                       (config.flags & QUIRE_CACHE_HOST_PREFIXES) != 0;
+    const bool apart = config.device != 0 || config.has(Feature::cache_tier);
     if (apart) return config.features.set(Feature::leases, false);
     config.features.set(Feature::live, false);
     config.features.set(Feature::flood, false);

@@ -307,7 +307,8 @@ bool World::match(const Op &op) {
         for (uint32_t g = 0; g < groups; ++g) {
             const int32_t id = ids[i * groups + g];
             const uint32_t kind = config.groups[g].kind;
-            if (id == 0 && (kind == QUIRE_GROUP_FULL || kind == QUIRE_GROUP_LATENT))
+            const bool in_host = shares_host() && how != QUIRE_MATCH_PIN;
+            if (id == 0 && !in_host && (kind == QUIRE_GROUP_FULL || kind == QUIRE_GROUP_LATENT))
                 fail("lease-match", "lease %u finds place %u without a block of group %u",
                      lease->id, i, g);
             if (id == 0) continue;
