@@ -42,7 +42,7 @@ Load *Loads::find(uint32_t sequence, uint64_t handle) {
 
 // Empties a load, or one that was not begun.
 void Loads::give_up(Load *load) {
-    load->is_asking = load->is_ready = load->is_taken = false;
+    load->is_asking = load->is_ready = load->is_taken = load->has_failed = false;
     load->length = load->awaited = 0;
     load->tokens.shrink(0);
     load->names.shrink(0);

@@ -44,8 +44,9 @@ struct Load {
                            // block, while it asks
     uint32_t awaited = 0;  // entries that have not arrived; answers, while it asks
     bool is_asking = false;
-    bool is_ready = false;  // all entries have arrived
-    bool is_taken = false;  // by an item of the open step
+    bool is_ready = false;    // all entries have arrived
+    bool is_taken = false;    // by an item of the open step
+    bool has_failed = false;  // the store failed to say or to read one of its blocks
     Array<quire_token> tokens;
     Array<Digest> names;            // [length] of each block with all before it
     Array<uint32_t> blocks;         // [group][stride] in the host tier; kNullBlock: not loaded

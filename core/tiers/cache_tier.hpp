@@ -139,6 +139,7 @@ class CacheTier final : public LoadSource, public LossWatch {
     void take_value(const Transfer &transfer, const quire_store_answer &answer, Load *load);
     bool is_right(const Transfer &transfer, const Load &load, CanonicalBlock *form);
     void lose(Load *load, uint32_t index);
+    void miss(Load *load);
     void cut(Load *load, uint32_t length);
     void end_wait(Load *load);
     void expire();

@@ -97,8 +97,8 @@ void CacheTier::take_value(const Transfer &transfer, const quire_store_answer &a
         case QUIRE_STORE_MISS:
             return lose(load, index);
         default:
-            ++counts.loads_failed;
-            return books_.loads.fail(load);
+            load->has_failed = true;
+            return lose(load, index);
     }
     scatter(form, transfer.bytes.data(), books_.shards, load->blocks[transfer.entry]);
     counts.bytes_loaded += transfer.piece.size_bytes;
@@ -112,14 +112,20 @@ void CacheTier::end_wait(Load *load) {
     ++books_.loads.ended;
 }
 
+// Too little is left of the load.
+void CacheTier::miss(Load *load) {
+    quire_cache_tier_stats &counts = books_.loads.counts;
+    ++(load->has_failed ? counts.loads_failed : counts.loads_missed);
+    books_.loads.fail(load);
+}
+
 // A value of the block `index` is not to be had. The blocks before it still make a hit, unless they
 // are too few, or a window needs blocks for it that the load does not have.
 void CacheTier::lose(Load *load, uint32_t index) {
     const bool is_missed = books_.geometry.any_window || !is_enough(index, load->found);
     cut(load, is_missed ? 0 : index);
     if (is_missed) {
-        ++books_.loads.counts.loads_missed;
-        books_.loads.fail(load);
+        miss(load);
     } else if (load->awaited == 0) {
         end_wait(load);
     }

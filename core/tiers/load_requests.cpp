@@ -108,10 +108,7 @@ void CacheTier::ask_for_loads() {
 void CacheTier::take_found(const Transfer &transfer, const quire_store_answer &answer, Load *load) {
     const uint32_t group = load->group_of(transfer.entry), index = load->index_of(transfer.entry);
     const bool is_there = answer.outcome == QUIRE_STORE_DONE;
-    if (answer.outcome > QUIRE_STORE_DAMAGED) {
-        ++books_.loads.counts.loads_failed;
-        return books_.loads.fail(load);
-    }
+    load->has_failed |= answer.outcome > QUIRE_STORE_DAMAGED;
     load->found_in_store[transfer.entry] = is_there ? QUIRE_STORE_PRESENT : QUIRE_STORE_ABSENT;
     if (is_there || books_.geometry.groups[group].windowed) {
         --load->awaited;
@@ -126,8 +123,7 @@ void CacheTier::end_asking(Load *load) {
     const uint32_t length = best_length(*load);
     load->is_asking = false;
     if (!is_enough(length, load->found)) {
-        ++books_.loads.counts.loads_missed;
-        books_.loads.fail(load);
+        miss(load);
     } else if (!take_blocks(length, load)) {
         books_.loads.fail(load);
     }

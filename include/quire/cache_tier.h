@@ -22,11 +22,10 @@
  *                waits once more.
  *                A store that does not know from memory what it has (QUIRE_STORE_UNKNOWN) is asked,
  *                and the item waits for these answers too. docs/tiers.md says how a block is named.
- *                Every value is checked when it arrives. If one is gone or wrong in any way, the
- *                load ends before its block: the item finds the blocks before it, if these are
- *                still enough for a load, and computes the rest. In a cache with a window group
- *                such a load is a miss as a whole; so is one of which the store FAILED to read a
- *                value.
+ *                Every value is checked when it arrives. If one is gone, wrong in any way or not to
+ *                be read, the load ends before its block: the item finds the blocks before it, if
+ *                these are still enough for a load, and computes the rest. In a cache with a window
+ *                group such a load is a miss as a whole.
  * Tenants        A namespace is named by quire_namespace_desc.key, the default one by its being the
  *                default; one without a key has no name outside of the cache, so nothing of it is
  *                written or loaded. Two namespaces with equal keys are one tenant.
@@ -93,7 +92,8 @@ typedef struct quire_cache_tier_stats {
     uint64_t loads_used;    /* whose blocks a committed step swapped in */
     uint64_t loads_missed;  /* a value was gone, damaged or foreign, or the store was asked and did
                                  not have it, and too little was left */
-    uint64_t loads_failed;  /* the store failed, or refused the request */
+    uint64_t loads_failed;  /* the store refused the request, or FAILED to find or to read a
+                                 block, and too little was left */
     uint64_t loads_late;    /* past load_timeout_ns */
     uint64_t loads_expired; /* past load_expiry_ns */
     uint64_t loads_cancelled; /* by quire_cache_cancel_load, with their sequence, by an item with
@@ -112,7 +112,8 @@ typedef struct quire_cache_tier_stats {
     uint64_t blocks_dropped; /* not written: the queue was full, or the tier was detached */
     uint64_t blocks_evicted; /* not written: they left the cache first */
     uint64_t blocks_lost;    /* that loads were to bring and did not, because their value, or that
-                                of a block before them, was gone, damaged or foreign */
+                                of a block before them, was gone, damaged, foreign or not to be
+                                read */
 } quire_cache_tier_stats;
 
 /* Puts a tier below the cache. From now on it serves this cache alone: quire_tier_request_wait and

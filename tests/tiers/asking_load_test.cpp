@@ -173,13 +173,17 @@ TEST_F(AskingLoad, ends_at_its_deadline) {
     stub->cancels = 0;
 }
 
-TEST_F(AskingLoad, fails_where_the_store_fails) {
+TEST_F(AskingLoad, brings_what_comes_before_a_block_that_the_store_fails_to_find) {
     stock();
     stub->fails_finds = true;
-    const quire_seq seq = begin();
-    wait();
-    EXPECT_EQ(rig->stats().loads_failed, 1u);
-    use(seq, 0);
+    for (uint32_t bad : {0u, 1u, 4u}) {
+        const quire_seq seq = begin();
+        stub->denies = uint64_t{1} << bad;
+        wait();
+        use(seq, bad);
+        EXPECT_EQ(rig->stats().loads_failed, 1u) << "the first alone was left with nothing";
+    }
+    EXPECT_EQ(rig->stats().loads_missed, 0u);
 }
 
 TEST_F(AskingLoad, ends_with_its_sequence_and_with_other_tokens) {

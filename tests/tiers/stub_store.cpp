@@ -76,8 +76,7 @@ void change(quire_store_answer *answer) {
     if (answer->kind == QUIRE_STORE_PUT && control.fails_puts) answer->outcome = QUIRE_STORE_FAILED;
     if (answer->kind == QUIRE_STORE_FIND) {
         if ((control.denies >> sought[answer->cookie] % 64 & 1) != 0)
-            answer->outcome = QUIRE_STORE_MISS;
-        if (control.fails_finds) answer->outcome = QUIRE_STORE_FAILED;
+            answer->outcome = control.fails_finds ? QUIRE_STORE_FAILED : QUIRE_STORE_MISS;
         sought.erase(answer->cookie);
     }
     if (answer->kind != QUIRE_STORE_GET) return;

@@ -15,16 +15,16 @@ struct StubControl {
     std::atomic<bool> takes_none{false};  // submit takes no request
     std::atomic<bool> fails_gets{false};  // FAILED
     std::atomic<bool> fails_puts{false};
-    std::atomic<bool> spoils{false};      // a byte of each value that is read differs
-    std::atomic<bool> swaps{false};       // a GET gives the value that was put first
-    std::atomic<bool> cuts{false};        // a GET is answered SIZE
-    std::atomic<bool> forgets{false};     // a GET is answered MISS, though find says PRESENT
-    std::atomic<bool> lies{false};        // reap gives an answer to no request
-    std::atomic<bool> overcounts{false};  // submit says that it took one more than it was given
-    std::atomic<bool> doubts{false};      // find says UNKNOWN of everything
-    std::atomic<bool> fails_finds{false};
-    std::atomic<uint64_t> denies{0};  // bit i: the FIND before which `finds` was i is a MISS
-    std::atomic<uint64_t> finds{0};   // taken
+    std::atomic<bool> spoils{false};       // a byte of each value that is read differs
+    std::atomic<bool> swaps{false};        // a GET gives the value that was put first
+    std::atomic<bool> cuts{false};         // a GET is answered SIZE
+    std::atomic<bool> forgets{false};      // a GET is answered MISS, though find says PRESENT
+    std::atomic<bool> lies{false};         // reap gives an answer to no request
+    std::atomic<bool> overcounts{false};   // submit says that it took one more than it was given
+    std::atomic<bool> doubts{false};       // find says UNKNOWN of everything
+    std::atomic<uint64_t> denies{0};       // bit i: the FIND before which `finds` was i is a MISS
+    std::atomic<bool> fails_finds{false};  // or FAILED
+    std::atomic<uint64_t> finds{0};        // taken
     // A GET's word at this byte is replaced and the value sealed again; UINT32_MAX: none is.
     std::atomic<uint32_t> tampers_at{UINT32_MAX};
     std::atomic<uint32_t> tampers_to{0};
