@@ -51,31 +51,33 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
                                  QUIRE_CACHE_EVENT_TOKENS | QUIRE_CACHE_HOST_PREFIXES;
 
 // type, size of the first published version, known flags, reserved field: QUIRE_RESERVED or 0, 0.
-#define QUIRE_INPUT_RULES(RULE)                                                               \
-    RULE(quire_instance_desc, 64, 0, 0, 0)                                                    \
-    RULE(quire_device_desc, 32, kDeviceFlags, 0, 0)                                           \
-    RULE(quire_memory_desc, 32, 0, QUIRE_RESERVED(quire_memory_desc, reserved0))              \
-    RULE(quire_group_desc, 56, 0, 0, 0)                                                       \
-    RULE(quire_shard_desc, 40, 0, 0, 0)                                                       \
-    RULE(quire_cache_desc, 136, kCacheFlags, 0, 0)                                            \
-    RULE(quire_namespace_desc, 32, QUIRE_NAMESPACE_EVENT_TOKENS, 0, 0)                        \
-    RULE(quire_seq_desc, 48, 0, 0, 0)                                                         \
-    RULE(quire_lease_desc, 40, 0, 0, 0)                                                       \
-    RULE(quire_step_desc, 40, QUIRE_STEP_MAY_PREEMPT, 0, 0)                                   \
-    RULE(quire_batch_desc, 56, QUIRE_BATCH_PAD_NULL_SLOT | QUIRE_BATCH_SHARED_PREFIX,         \
-         QUIRE_RESERVED(quire_batch_desc, reserved0))                                         \
-    RULE(quire_attention_desc, 32, kAttentionFlags, 0, 0)                                     \
-    RULE(quire_rope_desc, 72, 0, QUIRE_RESERVED(quire_rope_desc, reserved0))                  \
-    RULE(quire_kv_args, 56, 0, 0, 0)                                                          \
-    RULE(quire_attend_args, 64, 0, QUIRE_RESERVED(quire_attend_args, reserved0))              \
-    RULE(quire_merge_args, 72, 0, QUIRE_RESERVED(quire_merge_args, reserved0))                \
-    RULE(quire_size_desc, 112, QUIRE_SIZE_LATENT, QUIRE_RESERVED(quire_size_desc, reserved0)) \
-    RULE(quire_migrate_desc, 96, QUIRE_MIGRATE_COPY_HOST_TIER,                                \
-         QUIRE_RESERVED(quire_migrate_desc, reserved0))                                       \
-    RULE(quire_export_desc, 96, 0, 0, 0)                                                      \
-    RULE(quire_import_desc, 104, 0, 0, 0)                                                     \
-    RULE(quire_tier_desc, 40, QUIRE_STORE_OPEN_EXISTING | QUIRE_STORE_OPEN_READ_ONLY, 0, 0)   \
-    RULE(quire_cache_tier_desc, 88, 0, 0, 0)
+#define QUIRE_INPUT_RULES(RULE)                                                                 \
+    RULE(quire_instance_desc, 64, 0, 0, 0)                                                      \
+    RULE(quire_device_desc, 32, kDeviceFlags, 0, 0)                                             \
+    RULE(quire_memory_desc, 32, 0, QUIRE_RESERVED(quire_memory_desc, reserved0))                \
+    RULE(quire_group_desc, 56, 0, 0, 0)                                                         \
+    RULE(quire_shard_desc, 40, 0, 0, 0)                                                         \
+    RULE(quire_cache_desc, 136, kCacheFlags, 0, 0)                                              \
+    RULE(quire_namespace_desc, 32, QUIRE_NAMESPACE_EVENT_TOKENS, 0, 0)                          \
+    RULE(quire_seq_desc, 48, 0, 0, 0)                                                           \
+    RULE(quire_lease_desc, 40, 0, 0, 0)                                                         \
+    RULE(quire_step_desc, 40, QUIRE_STEP_MAY_PREEMPT, 0, 0)                                     \
+    RULE(quire_batch_desc, 56, QUIRE_BATCH_PAD_NULL_SLOT | QUIRE_BATCH_SHARED_PREFIX,           \
+         QUIRE_RESERVED(quire_batch_desc, reserved0))                                           \
+    RULE(quire_attention_desc, 32, kAttentionFlags, 0, 0)                                       \
+    RULE(quire_rope_desc, 72, 0, QUIRE_RESERVED(quire_rope_desc, reserved0))                    \
+    RULE(quire_kv_args, 56, 0, 0, 0)                                                            \
+    RULE(quire_attend_args, 64, 0, QUIRE_RESERVED(quire_attend_args, reserved0))                \
+    RULE(quire_merge_args, 72, 0, QUIRE_RESERVED(quire_merge_args, reserved0))                  \
+    RULE(quire_size_desc, 112, QUIRE_SIZE_LATENT, QUIRE_RESERVED(quire_size_desc, reserved0))   \
+    RULE(quire_migrate_desc, 96, QUIRE_MIGRATE_COPY_HOST_TIER,                                  \
+         QUIRE_RESERVED(quire_migrate_desc, reserved0))                                         \
+    RULE(quire_export_desc, 96, 0, 0, 0)                                                        \
+    RULE(quire_import_desc, 104, 0, 0, 0)                                                       \
+    RULE(quire_tier_desc, 40, QUIRE_STORE_OPEN_EXISTING | QUIRE_STORE_OPEN_READ_ONLY, 0, 0)     \
+    RULE(quire_cache_tier_desc, 88, 0, 0, 0)                                                    \
+    RULE(quire_handover_send_desc, 104, 0, QUIRE_RESERVED(quire_handover_send_desc, reserved0)) \
+    RULE(quire_handover_receive_desc, 88, 0, 0, 0)
 
 #define QUIRE_OUTPUT_RULES(RULE)                 \
     RULE(quire_backend_info, 1088, 0, 0, 0)      \
@@ -99,7 +101,8 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
     RULE(quire_store_info, 296, 0, 0, 0)         \
     RULE(quire_store_stats, 152, 0, 0, 0)        \
     RULE(quire_cache_tier_progress, 48, 0, 0, 0) \
-    RULE(quire_cache_tier_stats, 168, 0, 0, 0)
+    RULE(quire_cache_tier_stats, 168, 0, 0, 0)   \
+    RULE(quire_handover_progress, 56, 0, 0, 0)
 
 #define QUIRE_RESERVED(type, field) offsetof(type, field), sizeof(type::field)
 

@@ -166,6 +166,8 @@ Status Cache::save_calibration(uint8_t *buffer, quire_error *error) {
 }
 
 Status Cache::check_not_lent() const {
+    if (parts_.handovers.count() != 0)
+        return fail(QUIRE_E_BUSY, "{} hand-overs go on: end them", parts_.handovers.count());
     if (parts_.books.lent_sequences == 0) [[likely]]
         return Status{};
     return fail(QUIRE_E_BUSY, "{} sequences are being exported or imported",
@@ -212,6 +214,52 @@ Status Cache::begin_export(uint64_t seq, const SessionIdentity &as, SessionExpor
     return e->begin(&parts_.books, &parts_.retreat, index, as, error);
 }
 
+Status Cache::begin_send(uint64_t seq, const SessionIdentity &as,
+                         const quire_handover_send_desc &desc, uint64_t *out, quire_error *error) {
+    uint32_t index = 0;
+    QUIRE_TRY(parts_.books.find_sequence(seq, &index));
+    QUIRE_TRY(check_sessions());
+    return parts_.handovers.send(seq, as, desc.tokens, desc.token_count, desc.staging_bytes, out,
+                                 error);
+}
+
+Status Cache::begin_receive(const SessionIdentity &as, const quire_seq_desc &desc,
+                            const quire_key *keys, uint64_t *out) {
+    QUIRE_TRY(check_sessions());
+    return parts_.handovers.receive(as, desc, keys, out);
+}
+
+Status Cache::send_layers(uint64_t handover, uint64_t step, uint32_t first, uint32_t count,
+                          quire_error *error) {
+    HandoverSend *send = nullptr;
+    QUIRE_TRY(parts_.handovers.find_send(handover, &send));
+    StepRecord *record = nullptr;
+    QUIRE_TRY(parts_.books.records.find(step, false, &record));
+    if (record->phase != StepPhase::committed)
+        return fail(QUIRE_E_BUSY, "the step is open: commit it first");
+    return send->layers(record, first, count, error);
+}
+
+Status Cache::read_handover(uint64_t handover, uint8_t *to, uint64_t capacity, uint64_t *size_bytes,
+                            quire_handover_progress *progress, quire_error *error) {
+    HandoverSend *send = nullptr;
+    QUIRE_TRY(parts_.handovers.find_send(handover, &send));
+    QUIRE_TRY(poll(error));
+    QUIRE_TRY(send->read(to, capacity, size_bytes, error));
+    send->tell(progress);
+    return Status{};
+}
+
+Status Cache::write_handover(uint64_t handover, const uint8_t *bytes, uint64_t size_bytes,
+                             uint64_t *used, bool *short_of_blocks,
+                             quire_handover_progress *progress) {
+    HandoverReceive *receive = nullptr;
+    QUIRE_TRY(parts_.handovers.find_receive(handover, &receive));
+    QUIRE_TRY(receive->write(bytes, size_bytes, used, short_of_blocks));
+    receive->tell(progress);
+    return Status{};
+}
+
 Status Cache::check_closed() const {
     QUIRE_TRY(check_not_lent());
     if (parts_.books.records.is_open()) {
@@ -241,7 +289,9 @@ Status Cache::begin_migration(const MigrateTarget &target, Migration *m, bool *b
 
 void Cache::end_migration(const MigrateTarget &target, const Status &copied, Migration *m) {
     parts_.migrating = false;
-    if (copied.ok()) parts_.move.end(target, m);
+    if (!copied.ok()) return;
+    parts_.handovers.leave_devices();
+    parts_.move.end(target, m);
 }
 
 Status Cache::create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error) {

@@ -24,7 +24,7 @@
 
 namespace quire {
 
-enum class HandleType : uint8_t { sequence = 1, step = 2, name_space = 3, lease = 4 };
+enum class HandleType : uint8_t { sequence = 1, step = 2, name_space = 3, lease = 4, handover = 5 };
 
 inline uint64_t make_handle(HandleType type, uint64_t number) {
     return uint64_t{static_cast<uint8_t>(type)} << 56 | number;
@@ -65,6 +65,7 @@ class HandleNumbers {
 inline HandleNumbers g_sequence_numbers{1};
 inline HandleNumbers g_step_numbers{1};
 inline HandleNumbers g_namespace_numbers{1};
+inline HandleNumbers g_handover_numbers{1};
 
 class HandleTable {
  public:

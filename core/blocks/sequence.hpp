@@ -62,6 +62,8 @@ struct Sequence {
     bool is_lease = false;     // it has no tokens, and its tables name what it holds, in no order
     uint64_t blocks_lost = 0;  // of a lease: withdrawn, or taken off it, by steps that failed
     uint64_t last_step = 0;    // that touches its blocks
+    // The fewest tokens that were computed since a hand-over of it last looked here.
+    uint32_t fewest_computed = kNone;
     // Position of the first token that had no name when the sequence was forked, or was created by
     // a fork: both share the token's K and V, and each names it for itself. kNone: there was none.
     uint32_t lent_from = kNone;

@@ -34,11 +34,27 @@ Status CountedQueue::copy(const quire_be_copy *copies, uint32_t count, quire_err
     return Status{};
 }
 
+Status CountedQueue::after(quire_be_fence *fence, uint64_t value, quire_error *error) {
+    if (device_->is_abandoned()) return fail(QUIRE_E_STALE, "a shard's device was abandoned");
+    QUIRE_TRY(call<&quire_backend_api::fence_wait>(*device_->api, error, queue_, fence, value));
+    unmarked_ = true;
+    return Status{};
+}
+
+Status CountedQueue::hold(quire_be_queue *other, uint64_t value, quire_error *error) {
+    return call<&quire_backend_api::fence_wait>(*device_->api, error, other, fence_, value);
+}
+
 Status CountedQueue::mark(uint64_t *value, quire_error *error) {
-    QUIRE_TRY(
-        call<&quire_backend_api::fence_signal>(*device_->api, error, queue_, fence_, marked_ + 1));
+    QUIRE_TRY(mark_as(marked_ + 1, error));
+    *value = marked_;
+    return Status{};
+}
+
+Status CountedQueue::mark_as(uint64_t value, quire_error *error) {
+    QUIRE_TRY(call<&quire_backend_api::fence_signal>(*device_->api, error, queue_, fence_, value));
     unmarked_ = false;
-    *value = ++marked_;
+    marked_ = value;
     return Status{};
 }
 

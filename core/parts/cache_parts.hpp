@@ -12,6 +12,7 @@
 #include "core/replica/announcer.hpp"
 #include "core/replica/follower_cache.hpp"
 #include "core/replica/log_writer.hpp"
+#include "core/session/handover.hpp"
 #include "core/steps/drafts.hpp"
 #include "core/steps/lease_prefixes.hpp"
 #include "core/steps/sequences.hpp"
@@ -60,6 +61,7 @@ struct CacheParts {
     FollowerCache follower{&books, &runs};
     Move move{&books};
     CacheTier tier{&books};
+    Handovers handovers{&books, &sequences};
     bool migrating = false;
     BrokenInvariant why_stopped{};  // while books.is_stopped
 

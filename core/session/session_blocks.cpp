@@ -27,10 +27,13 @@ void SessionBlocks::next() {
     skip_nulls();
 }
 
-Status SessionBlocks::describe(CanonicalBlock *out) const {
+Status SessionBlocks::describe(uint32_t first_layer, uint32_t layer_count,
+                               CanonicalBlock *out) const {
     const GroupGeometry &group = books_->geometry.groups[group_];
     CanonicalHeader h = whole_header(books_->geometry, group_, index_,
                                      session_tokens_in(head_->header(), group, index_));
+    h.first_layer = first_layer;
+    h.layer_count = layer_count;
     std::memcpy(h.namespace_digest, head_->header().name_space, sizeof h.namespace_digest);
     return CanonicalBlock::describe(h, out);
 }
@@ -56,16 +59,18 @@ Status SessionBlocks::check_header(const uint8_t *bytes) const {
                 expected.size_bytes());
 }
 
-Status SessionBlocks::check(const uint8_t *bytes, uint64_t size_bytes, CanonicalBlock *out) const {
+Status SessionBlocks::check(const uint8_t *bytes, uint64_t size_bytes, uint32_t first_layer,
+                            uint32_t layer_count, CanonicalBlock *out) const {
     CanonicalBlock expected;
-    QUIRE_TRY(describe(&expected));
+    QUIRE_TRY(describe(first_layer, layer_count, &expected));
     QUIRE_TRY(CanonicalBlock::open(bytes, size_bytes, out));
     const CanonicalHeader &is = out->header(), &wanted = expected.header();
     QUIRE_TRY(
         check_of_group(is, group_, books_->geometry.groups[group_], books_->geometry.block_tokens));
     bool same = is.token_count == wanted.token_count && is.id_count == wanted.id_count &&
                 is.first_position == wanted.first_position &&
-                is.layer_count == wanted.layer_count && is.head_count == wanted.head_count;
+                is.first_layer == wanted.first_layer && is.layer_count == wanted.layer_count &&
+                is.head_count == wanted.head_count;
     same = same && std::memcmp(is.namespace_digest, wanted.namespace_digest,
                                sizeof is.namespace_digest) == 0;
     same = same && (tokens() == nullptr ||

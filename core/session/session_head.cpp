@@ -30,7 +30,7 @@ uint64_t checksum_of(const uint8_t *bytes, uint64_t size_bytes) {
 bool SessionHead::begin(uint32_t group_count, uint32_t known) {
     if (!bytes_.create(head_bytes_of(group_count, known))) return false;
     SessionHeader &h = header();
-    h.magic = kSessionMagic;
+    h.magic = magic_;
     h.version = kSessionVersion;
     h.byte_order = kSessionByteOrder;
     h.head_bytes = bytes_.size();
@@ -47,8 +47,11 @@ void SessionHead::seal(uint64_t total_bytes) {
 Status SessionHead::read_header(const uint8_t *first, const Geometry &limits) {
     SessionHeader h;
     std::memcpy(&h, first, sizeof h);
-    if (h.magic != kSessionMagic)
-        return fail(QUIRE_E_ARG, "these bytes are not a session: wrong magic");
+    if (h.magic != magic_) {
+        return fail(QUIRE_E_ARG, magic_ == kSessionMagic
+                                     ? "these bytes are not a session: wrong magic"
+                                     : "these bytes are not a hand-over: wrong magic");
+    }
     if (h.version != kSessionVersion) {
         return fail(QUIRE_E_INCOMPATIBLE, "the session's version is {}, this library reads {}",
                     h.version, kSessionVersion);
@@ -80,6 +83,14 @@ Status SessionHead::extend(uint8_t **at, uint64_t *count) {
     bytes_.resize_within(size + *count);
     *at = bytes_.data() + size;
     return Status{};
+}
+
+bool SessionHead::append(const uint8_t *bytes, uint64_t count) {
+    const uint64_t size = bytes_.size();
+    if (!bytes_.reserve(size + count)) return false;
+    bytes_.resize_within(size + count);
+    std::memcpy(bytes_.data() + size, bytes, count);
+    return true;
 }
 
 Status SessionHead::check_groups(const Geometry &limits) const {

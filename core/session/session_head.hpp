@@ -44,7 +44,8 @@ struct SessionGroup {
 
 class SessionHead {
  public:
-    explicit SessionHead(const HostAllocator *host) : bytes_(host) {}
+    explicit SessionHead(const HostAllocator *host, uint64_t magic = kSessionMagic)
+        : bytes_(host), magic_(magic) {}
 
     // Writing: begin() makes room and zeros it; the fields are filled through the references;
     // seal() writes sizes and checksum. False: no memory.
@@ -57,6 +58,9 @@ class SessionHead {
     Status read_header(const uint8_t *first, const Geometry &limits);
     // *at: where the next *count bytes of the head go; count 0: it is whole.
     Status extend(uint8_t **at, uint64_t *count);
+    // The same in the reader's own pieces. append() is false if there is no memory.
+    uint64_t bytes_left() const { return header().head_bytes - bytes_.size(); }
+    [[nodiscard]] bool append(const uint8_t *bytes, uint64_t count);
     Status check(const Geometry &limits) const;
 
     SessionHeader &header() { return *reinterpret_cast<SessionHeader *>(bytes_.data()); }
@@ -80,6 +84,7 @@ class SessionHead {
     Status check_groups(const Geometry &limits) const;
 
     Array<uint8_t> bytes_;
+    uint64_t magic_;  // names what the head begins: a session, or a hand-over
 };
 
 // Tokens that lie in block `index` of a group, of a session with such a head.

@@ -61,35 +61,45 @@ Status SessionImport::take_blocks() {
     return Status{};
 }
 
+Status SessionImport::create(const quire_seq_desc &desc, const quire_key *keys) {
+    QUIRE_TRY(sequences_.create(desc, keys, &handle_));
+    QUIRE_TRY(books_.find_sequence(handle_, &sequence_));
+    books_.sequences[sequence_].state.flags |= Sequence::kLent;
+    ++books_.lent_sequences;
+    return Status{};
+}
+
+Status SessionImport::check_cross(uint32_t cross_tokens) const {
+    if (cross_tokens == head_.header().cross_tokens) return Status{};
+    return fail(QUIRE_E_ARG, "foreign session: its cross_tokens is {}, not {}",
+                head_.header().cross_tokens, cross_tokens);
+}
+
+Status SessionImport::take(bool *short_of_blocks) {
+    *short_of_blocks = false;
+    const Sequence &s = books_.sequences[sequence_];
+    QUIRE_TRY(check_cross(s.cross_tokens));
+    uint8_t digest[16];
+    books_.journal.tree().scopes().digest(s.root, s.scope, digest);
+    if (std::memcmp(digest, head_.header().keys_digest, sizeof digest) != 0)
+        return fail(QUIRE_E_ARG, "foreign session: its sequence had other keys");
+    if (!make_room()) {
+        *short_of_blocks = true;
+        return Status{};
+    }
+    QUIRE_TRY(take_blocks());
+    at_.rewind();
+    return Status{};
+}
+
 Status SessionImport::begin(const quire_seq_desc &desc, const quire_key *keys,
                             bool *short_of_blocks) {
     *short_of_blocks = false;
-    if (desc.cross_tokens != head_.header().cross_tokens) {
-        return fail(QUIRE_E_ARG, "foreign session: its cross_tokens is {}, not {}",
-                    head_.header().cross_tokens, desc.cross_tokens);
-    }
-    QUIRE_TRY(sequences_.create(desc, keys, &handle_));
-    QUIRE_TRY(books_.find_sequence(handle_, &sequence_));
-    const Sequence &s = books_.sequences[sequence_];
-    uint8_t digest[16];
-    books_.journal.tree().scopes().digest(s.root, s.scope, digest);
-    Status taken;
-    if (std::memcmp(digest, head_.header().keys_digest, sizeof digest) != 0) {
-        taken = fail(QUIRE_E_ARG, "foreign session: its sequence had other keys");
-    } else if (!make_room()) {
-        *short_of_blocks = true;
-    } else {
-        taken = take_blocks();
-    }
-    if (!taken.ok() || *short_of_blocks) {
-        Status ended = sequences_.end(handle_, 0);
-        QUIRE_ASSERT(ended.ok());
-        return taken;
-    }
-    books_.sequences[sequence_].state.flags |= Sequence::kLent;
-    ++books_.lent_sequences;
-    at_.rewind();
-    return Status{};
+    QUIRE_TRY(check_cross(desc.cross_tokens));
+    QUIRE_TRY(create(desc, keys));
+    Status taken = take(short_of_blocks);
+    if (!taken.ok() || *short_of_blocks) end(false, nullptr);
+    return taken;
 }
 
 Status SessionImport::next_bytes(uint64_t *size_bytes) const {
@@ -106,6 +116,7 @@ Status SessionImport::check(const uint8_t *bytes, uint64_t size_bytes) {
 void SessionImport::fill(const uint8_t *bytes) {
     uint32_t group = at_.group();
     uint32_t block = books_.journal.table(sequence_, group).ids.data[at_.index()];
+    clear_host_block(books_.shards, group, block);
     scatter(accepted_, bytes, books_.shards, block);
     filled_bytes_ += accepted_.size_bytes();
     at_.next();

@@ -18,15 +18,23 @@ namespace quire {
 
 class SessionImport {
  public:
-    SessionImport(CacheBooks *books, Sequences *sequences)
-        : books_(*books), sequences_(*sequences), head_(&books->host) {}
+    SessionImport(CacheBooks *books, Sequences *sequences, uint64_t magic = kSessionMagic)
+        : books_(*books), sequences_(*sequences), head_(&books->host, magic) {}
 
     // The head is read and checked before begin().
     SessionHead &head() { return head_; }
+    const SessionHead &head() const { return head_; }
     // OK if the session may become a sequence of this cache for who asks.
     Status check_identity(const SessionIdentity &as) const;
     // keys: [desc.key_count]. *short_of_blocks: the host tier is too small; there is no sequence.
     Status begin(const quire_seq_desc &desc, const quire_key *keys, bool *short_of_blocks);
+    // The same in two parts, with the head between them. create() makes an empty sequence; take()
+    // fills its tables, and can be tried again.
+    Status create(const quire_seq_desc &desc, const quire_key *keys);
+    Status take(bool *short_of_blocks);
+    uint32_t block_at(uint32_t group, uint32_t index) const {
+        return books_.journal.table(sequence_, group).ids.data[index];
+    }
     bool at_end() const { return at_.at_end(); }
     // The size of the next block's bytes. REQUIRES: not at the end.
     Status next_bytes(uint64_t *size_bytes) const;
@@ -41,6 +49,7 @@ class SessionImport {
     void end(bool is_whole, uint64_t *out);
 
  private:
+    Status check_cross(uint32_t cross_tokens) const;
     bool make_room();
     Status take_blocks();
 

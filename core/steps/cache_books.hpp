@@ -11,6 +11,7 @@
 
 #include "core/blocks/journal.hpp"
 #include "core/device/batch_list.hpp"
+#include "core/device/copy_lanes.hpp"
 #include "core/steps/loads.hpp"
 #include "core/steps/name_space.hpp"
 #include "core/steps/step_records.hpp"
@@ -41,6 +42,7 @@ struct CacheBooks {
     Journal journal;
     TokenPages token_pages;
     Shards shards;
+    CopyLanes copy_lanes;
     HandleTable handles;  // of sequences and leases
     StaticScales scales;
     Array<LayerInGroup> places;

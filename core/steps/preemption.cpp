@@ -141,6 +141,8 @@ void Preemption::note_given_up(uint32_t sequence, uint32_t how) {
         state.flags &= ~Sequence::kUnpublished;  // all of it will be computed again
     }
     state.move_count = 0;
+    Sequence &own = books_.sequences[sequence];
+    own.fewest_computed = std::min(own.fewest_computed, state.computed);
     state.published = 0;
     state.cursor = books_.journal.tree().root_cursor(s.root);
 }

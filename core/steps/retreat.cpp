@@ -2,6 +2,8 @@
 
 #include "core/steps/retreat.hpp"
 
+#include <algorithm>
+
 namespace quire {
 
 namespace {
@@ -58,6 +60,7 @@ void Retreat::lower_computed(uint32_t sequence, uint32_t token_count, uint32_t w
     Sequence &s = books_.sequences[sequence];
     uint32_t computed = s.state.computed < token_count ? s.state.computed : token_count;
     s.state.computed = whole_window_length(sequence, computed);
+    s.fewest_computed = std::min(s.fewest_computed, s.state.computed);
     s.trim_pending(s.state.computed);
     books_.touched.touch(sequence);
     s.trim_moves(s.state.computed);

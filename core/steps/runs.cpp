@@ -230,6 +230,9 @@ Status Runs::signal(StepRecord *record, uint32_t shard, quire_error *error) {
     Queue *queue = record->queues[shard];
     QueueUse use(queue);
     QUIRE_TRY(use.status());
+    if (record->copied != 0) {
+        QUIRE_TRY(books_.copy_lanes.hold(shard, queue, record->copied, error));
+    }
     QUIRE_TRY(call<&quire_backend_api::fence_signal>(*queue->device->api, error, queue->handle,
                                                      queue->fence, queue->signalled + 1));
     record->fence_values[shard] = ++queue->signalled;

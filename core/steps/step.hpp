@@ -90,6 +90,7 @@ struct StepRecord : StepEdits {
     Batch *batch = nullptr;  // until the step is finished or the batch takes a later one
     Queue *queues[kMaxShards] = {};
     uint64_t fence_values[kMaxShards] = {};  // on each queue, once finished
+    uint64_t copied = 0;  // the mark of the copy lanes that its end waits for; 0: none
     Array<Change> changes;
     Array<quire_preemption> preemptions;
     Array<uint8_t> log;  // how a leader describes it to its followers
@@ -123,6 +124,7 @@ struct StepRecord : StepEdits {
         dropped = false;
         failed = false;
         waited = 0;
+        copied = 0;
         shard_count = 0;
         batch = nullptr;
         handle = 0;

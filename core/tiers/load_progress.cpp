@@ -100,7 +100,9 @@ void CacheTier::take_value(const Transfer &transfer, const quire_store_answer &a
             load->has_failed = true;
             return lose(load, index);
     }
-    scatter(form, transfer.bytes.data(), books_.shards, load->blocks[transfer.entry]);
+    const uint32_t block = load->blocks[transfer.entry];
+    clear_host_block(books_.shards, form.header().group, block);
+    scatter(form, transfer.bytes.data(), books_.shards, block);
     counts.bytes_loaded += transfer.piece.size_bytes;
     if (--load->awaited == 0) end_wait(load);
 }

@@ -17,7 +17,7 @@ void each_scale(const StaticScales &of, const CanonicalBlock &form, Visit visit)
         const PlaneLayout &plane = form.part().planes[planes[side]];
         if (!is_static(kinds[side]) || plane.head_bytes == 0) continue;
         for (uint32_t layer = 0; layer < h.layer_count; ++layer) {
-            const float *scales = of.of(h.group, layer) + side * h.head_count;
+            const float *scales = of.of(h.group, h.first_layer + layer) + side * h.head_count;
             for (uint32_t head = 0; head < h.head_count; ++head) {
                 visit(plane.offset + layer * plane.layer_stride + head * plane.head_bytes,
                       scales[head]);
@@ -71,6 +71,15 @@ void gather(const Binding &binding, const CanonicalBlock &form, const uint8_t *f
     });
 }
 
+void clear_host_block(const Shards &shards, uint32_t group, uint32_t block) {
+    for (uint32_t i = 0; i < shards.count(); ++i) {
+        const Binding &binding = shards[i];
+        if (!binding.holds(group)) continue;
+        std::memset(binding.host_block(group, block), 0,
+                    static_cast<uint64_t>(binding.pool(group).block_stride));
+    }
+}
+
 void scatter(const CanonicalBlock &form, const uint8_t *bytes, const Shards &shards,
              uint32_t block) {
     const uint32_t group = form.header().group;
@@ -78,7 +87,6 @@ void scatter(const CanonicalBlock &form, const uint8_t *bytes, const Shards &sha
         const Binding &binding = shards[i];
         if (!binding.holds(group)) continue;
         uint8_t *to = binding.host_block(group, block);
-        std::memset(to, 0, static_cast<uint64_t>(binding.pool(group).block_stride));
         each_piece(form.part(), binding.part(group), [&](const PartPiece &piece) {
             std::memcpy(to + piece.to, bytes + piece.from, piece.size_bytes);
         });

@@ -26,8 +26,10 @@ bool has_scales(const StaticScales &scales, const CanonicalBlock &form, const ui
 // REQUIRES: the shard holds the group.
 void gather(const Binding &binding, const CanonicalBlock &form, const uint8_t *from,
             uint8_t *bytes);
-// Fills a block of the host tier on all shards. Every byte is written: the block may have been
-// another tenant's.
+// Zeros a block of the host tier on all shards. It comes before scatter(), which leaves the padding
+// between planes as it is: the block may have been another tenant's.
+void clear_host_block(const Shards &shards, uint32_t group, uint32_t block);
+// Fills the layers of the form in a block of the host tier on all shards.
 void scatter(const CanonicalBlock &form, const uint8_t *bytes, const Shards &shards,
              uint32_t block);
 

@@ -8,6 +8,7 @@
  *   cache.h      cache, pools, statistics, namespaces
  *   sequence.h   sequences: create, fork, truncate, accept drafts, name tokens, end
  *   session.h    a sequence as bytes or a file, and back
+ *   handover.h   a sequence on its way to another cache while it is computed
  *   step.h       begin / add / commit / finish
  *   lease.h      blocks held by something that is not a sequence
  *   batch.h      the tables of a step in the layouts that kernels read; graphs
@@ -51,6 +52,7 @@
 #include "device.h"
 #include "events.h"
 #include "lease.h"
+#include "handover.h"
 #include "log.h"
 #include "migrate.h"
 #include "queue.h"

@@ -197,6 +197,29 @@ const Row kRows[] = {
      [](Manager *m, uint64_t h) {
          return m->api().step_finish(m->cache(), h, nullptr, QUIRE_STEP_OK, nullptr);
      }},
+    {"handover_send", Kind::sequence,
+     [](Manager *m, uint64_t h) {
+         auto desc = described<quire_handover_send_desc>();
+         quire_handover out = 0;
+         return m->api().handover_send(m->cache(), h, &desc, &out, nullptr);
+     }},
+    // No hand-over of these caches is live, so any handle is forged.
+    {"handover_layers", Kind::step,
+     [](Manager *m, uint64_t h) {
+         return m->api().handover_layers(m->cache(), h, m->open(), 0, 1, nullptr);
+     }},
+    {"handover_read", Kind::step,
+     [](Manager *m, uint64_t h) {
+         uint64_t size = 0;
+         return m->api().handover_read(m->cache(), h, nullptr, 0, &size, nullptr, nullptr);
+     }},
+    {"handover_write", Kind::step,
+     [](Manager *m, uint64_t h) {
+         uint64_t used = 0;
+         return m->api().handover_write(m->cache(), h, nullptr, 0, &used, nullptr, nullptr);
+     }},
+    {"handover_end", Kind::step,
+     [](Manager *m, uint64_t h) { return m->api().handover_end(m->cache(), h, nullptr); }},
     // Step 0 means the sequence's current blocks, so 0 is not a forgery there.
     {"step_blocks", Kind::sequence,
      [](Manager *m, uint64_t h) {
@@ -343,6 +366,7 @@ TEST(HandleByTheMillion, every_function_that_takes_a_handle_has_a_row) {
     if (std::string(#parameters).find("quire_seq seq") != std::string::npos ||     \
         std::string(#parameters).find("quire_step step") != std::string::npos ||   \
         std::string(#parameters).find("quire_lease lease") != std::string::npos || \
+        std::string(#parameters).find("quire_handover h") != std::string::npos ||  \
         std::string(#parameters).find("quire_namespace ns") != std::string::npos)  \
         wanted.insert(#name);
     QUIRE_API_LIST(QUIRE_TAKES)

@@ -198,6 +198,33 @@ TEST_F(RefusedCall, for_a_null_in_any_place_of_a_session) {
     EXPECT_EQ(back, 0u);
 }
 
+TEST_F(RefusedCall, for_a_null_in_any_place_of_a_handover) {
+    quire_error *e = &w.error;
+    const quire_token token = 1;
+    auto send = described<quire_handover_send_desc>();
+    send.tokens = &token;
+    send.token_count = 1;
+    auto receive = described<quire_handover_receive_desc>();
+    auto progress = described<quire_handover_progress>();
+    quire_handover none = 0, sender = 0, receiver = 0;
+    uint64_t size = 0;
+    char byte = 0;
+    null_each("handover_send", w.api.handover_send, {}, w.cache, w.seq, &send, &none, e);
+    null_each("handover_receive", w.api.handover_receive, {}, w.cache, &receive, &none, e);
+    EXPECT_EQ(none, 0u);
+    w.must("handover_send", w.api.handover_send(w.cache, w.seq, &send, &sender, e));
+    w.must("handover_receive", w.api.handover_receive(w.cache, &receive, &receiver, e));
+    null_each("handover_layers", w.api.handover_layers, {}, w.cache, sender, quire_step{1}, 0u, 1u,
+              e);
+    null_each("handover_read", w.api.handover_read, {5}, w.cache, sender, &byte, uint64_t{1}, &size,
+              &progress, e);
+    null_each("handover_write", w.api.handover_write, {5}, w.cache, receiver, &byte, uint64_t{1},
+              &size, &progress, e);
+    null_each("handover_end", w.api.handover_end, {}, w.cache, sender, e);
+    w.must("handover_end", w.api.handover_end(w.cache, sender, e));
+    w.must("handover_end", w.api.handover_end(w.cache, receiver, e));
+}
+
 TEST_F(RefusedCall, for_a_null_in_any_place_of_a_cache) {
     auto group = described<quire_group_desc>();
     group.layer_count = group.kv_heads = 1;

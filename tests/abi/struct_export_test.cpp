@@ -29,6 +29,7 @@ class Exported : public testing::Test {
         add_sizing();
         add_calibration();
         add_sessions();
+        add_handovers();
         add_migration();
         add_tiers();
         add_cache_tiers();
@@ -342,6 +343,52 @@ class Exported : public testing::Test {
                                      if (s == 0) w.api.seq_end(w.cache, out, 0, nullptr);
                                      return s;
                                  });
+    }
+
+    void add_handovers() {
+        static const quire_token tokens[] = {1, 2, 3};
+        auto seq_desc = described<quire_seq_desc>();
+        quire_seq seq = 0;
+        w.must("seq_create", w.api.seq_create(w.cache, &seq_desc, &seq, &w.error));
+        const auto ended = [this](quire_status s, quire_handover handover) {
+            const quire_status end = w.api.handover_end(w.cache, handover, nullptr);
+            EXPECT_EQ(end, s == 0 ? quire_status{QUIRE_OK} : quire_status{QUIRE_E_STALE});
+            return s;
+        };
+        const auto send = [this, seq](const quire_handover_send_desc *desc, quire_handover *out) {
+            return w.api.handover_send(w.cache, seq, desc, out, nullptr);
+        };
+        const auto set = [](quire_handover_send_desc *desc) {
+            desc->tokens = tokens;
+            desc->token_count = 3;
+        };
+        input<quire_handover_send_desc>(set, [=](const quire_handover_send_desc *desc, uint32_t) {
+            quire_handover out = 0;
+            const quire_status s = send(desc, &out);
+            return ended(s, out);
+        });
+        input<quire_handover_receive_desc>(
+            [](quire_handover_receive_desc *) {},
+            [=, this](const quire_handover_receive_desc *desc, uint32_t) {
+                quire_handover out = 0;
+                const quire_status s = w.api.handover_receive(w.cache, desc, &out, nullptr);
+                return ended(s, out);
+            });
+        output<quire_handover_progress>([=, this](quire_handover_progress *out) {
+            auto desc = described<quire_handover_send_desc>();
+            set(&desc);
+            quire_handover handover = 0;
+            uint64_t size = 0;
+            EXPECT_EQ(send(&desc, &handover), QUIRE_OK);
+            quire_status s =
+                w.api.handover_read(w.cache, handover, nullptr, 0, &size, out, nullptr);
+            ended(QUIRE_OK, handover);
+            if (out == nullptr) {  // it may be left out
+                EXPECT_EQ(s, QUIRE_OK);
+                return quire_status{QUIRE_E_ARG};
+            }
+            return s;
+        });
     }
 
     // Opens a tier for the length of one call.

@@ -192,4 +192,24 @@ inline quire_api faulted_api() {
     return api;
 }
 
+// These leak memory on purpose and have a test of their own (abandon_test.cpp).
+inline const std::set<std::string> kLeaks = {"cache_abandon", "device_abandon", "queue_abandon"};
+
+// Entry points of the table that were not called. Tiers ask neither the host's allocator nor a
+// device for anything (tier_test.cpp). Calls on a tier below a cache need a store, and have tests
+// with one (tests/tiers).
+inline std::set<std::string> not_called(const Faults &faults) {
+    std::set<std::string> names;
+#define QUIRE_NAME(slot, parameters) names.insert(#slot);
+    QUIRE_API_LIST(QUIRE_NAME)
+#undef QUIRE_NAME
+    for (const auto &[name, count] : faults.counts) names.erase(name);
+    std::erase_if(names, [](const std::string &name) {
+        return name.starts_with("tier_") || name.ends_with("_tier") || name == "cache_load_wait" ||
+               name == "cache_cancel_load" || name == "cache_detach_tier_wait" ||
+               name == "cache_get_tier_stats";
+    });
+    return names;
+}
+
 }  // namespace quire::test

@@ -113,6 +113,7 @@ struct Advance {
     uint32_t draft_count = 0;
     uint32_t outcome = QUIRE_STEP_OK;
     bool is_told = true;  // else the tokens are added as unknown
+    std::function<void(quire_step step, uint32_t layer)> after_layer = {};
 };
 
 // Adds tokens to a sequence whose known tokens are *known, runs them with their kernels, and
@@ -135,7 +136,9 @@ inline std::vector<float> advance(ShardedCache *c, quire_seq seq, Tokens *known,
     TestRow row{{}, result.first_position};
     row.tokens.assign(known->begin() + result.first_position,
                       known->begin() + result.first_position + result.compute_count);
-    std::vector<float> out = c->launch({row});
+    std::vector<float> out = c->launch({row}, [&](uint32_t layer) {
+        if (how.after_layer) how.after_layer(step, layer);
+    });
     c->must(c->api.step_finish(c->cache, step, nullptr, how.outcome, &c->error));
     if (first != nullptr) *first = result.first_position;
     return out;

@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
 
 #include "cpu_cache.hpp"
@@ -154,15 +155,18 @@ class ShardedCache {
     }
 
     // Launches every layer on every shard; returns the outputs of all query heads,
-    // [layer][token][head][dim].
-    std::vector<float> launch(const std::vector<TestRow> &rows) {
+    // [layer][token][head][dim]. after: called with each layer that was launched.
+    std::vector<float> launch(const std::vector<TestRow> &rows,
+                              const std::function<void(uint32_t)> &after = {}) {
         uint32_t count = 0, layer = 0;
         for (const TestRow &row : rows) count += static_cast<uint32_t>(row.tokens.size());
         std::vector<float> all;
         for (uint32_t g = 0; g < kGroups.size(); ++g) {
             for (uint32_t i = 0; i < kGroups[g].layers; ++i) {
-                std::vector<float> out = launch_layer(rows, count, g, i, layer++);
+                std::vector<float> out = launch_layer(rows, count, g, i, layer);
                 all.insert(all.end(), out.begin(), out.end());
+                if (after) after(layer);
+                ++layer;
             }
         }
         return all;

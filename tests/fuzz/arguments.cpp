@@ -59,6 +59,7 @@ void Arguments::close() {
         for (uint64_t handle : handles_) {
             api.step_abort(cache, handle, nullptr);
             api.step_finish(cache, handle, nullptr, QUIRE_STEP_OK, nullptr);
+            api.handover_end(cache, handle, nullptr);
         }
     }
     for (quire_batch *batch : batches) {
@@ -282,6 +283,26 @@ const quire_import_desc *Arguments::import_desc() {
     desc.seq = input_.one_in(2) ? nullptr : seq_desc();
     desc.read = input_.one_in(8) ? nullptr : give;
     desc.user = this;
+    return input(desc);
+}
+
+const quire_handover_send_desc *Arguments::send_desc() {
+    const uint32_t count = input_.below(20);
+    quire_handover_send_desc desc{};
+    desc.fingerprint[0] = static_cast<uint8_t>(rare32());
+    desc.name_space[31] = static_cast<uint8_t>(rare32());
+    desc.tokens = input_.one_in(2) ? nullptr : numbers(count);
+    desc.token_count = desc.tokens != nullptr || input_.one_in(8) ? count : 0;
+    desc.reserved0 = rare32();
+    desc.staging_bytes = n64() & 0xFFFFF;
+    return input(desc);
+}
+
+const quire_handover_receive_desc *Arguments::receive_desc() {
+    quire_handover_receive_desc desc{};
+    desc.fingerprint[0] = static_cast<uint8_t>(rare32());
+    desc.name_space[31] = static_cast<uint8_t>(rare32());
+    desc.seq = input_.one_in(2) ? nullptr : seq_desc();
     return input(desc);
 }
 

@@ -173,6 +173,30 @@ class Arguments {
     // A session's stream: bytes of the input, or a failure after some of them.
     const quire_export_desc *export_desc();
     const quire_import_desc *import_desc();
+    const quire_handover_send_desc *send_desc();
+    const quire_handover_receive_desc *receive_desc();
+    // Reads into the stream that write_handover() goes on to give.
+    template <typename Read>
+    quire_status read_handover(Read read) {
+        const Room into = room();
+        uint64_t size_bytes = 0;
+        auto *bytes = static_cast<char *>(into.bytes);
+        quire_status status = read(bytes, into.size_bytes, &size_bytes);
+        require(size_bytes <= into.size_bytes, "no more is read than asked for");
+        handed_.insert(handed_.end(), bytes, bytes + size_bytes);
+        return status;
+    }
+    template <typename Write>
+    quire_status write_handover(Write write) {
+        const uint64_t size_bytes = std::min<uint64_t>(handed_.size(), n64());
+        char *at = memory(size_bytes);
+        std::memcpy(at, handed_.data(), size_bytes);
+        uint64_t used = 0;
+        quire_status status = write(at, size_bytes, &used);
+        require(used <= size_bytes, "no more is taken than given");
+        handed_.erase(handed_.begin(), handed_.begin() + static_cast<std::ptrdiff_t>(used));
+        return status;
+    }
     const quire_step_desc *step_desc();
     const quire_batch_desc *batch_desc();
     const quire_merge_args *merge_args();
@@ -191,6 +215,7 @@ class Arguments {
     std::vector<char> session_;
     size_t session_read_ = 0;
     quire_status stream_status_ = QUIRE_OK;
+    std::vector<char> handed_;
 
     Bytes &input_;
     int64_t live_before_;

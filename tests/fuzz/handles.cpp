@@ -403,6 +403,39 @@ const Call kCalls[] = {
                                        a->output<quire_session_info>(), a->error());
          });
      }},
+    {"handover_send",
+     [](Arguments *a) {
+         return a->handle_made([&](auto out) {
+             return a->api.handover_send(a->cache(), a->handle(), a->send_desc(), out, a->error());
+         });
+     }},
+    {"handover_layers",
+     [](Arguments *a) {
+         return a->api.handover_layers(a->cache(), a->handle(), a->handle(), a->n32(), a->n32(),
+                                       a->error());
+     }},
+    {"handover_read",
+     [](Arguments *a) {
+         return a->read_handover([&](void *buffer, uint64_t capacity, uint64_t *size) {
+             return a->api.handover_read(a->cache(), a->handle(), buffer, capacity, size,
+                                         a->output<quire_handover_progress>(), a->error());
+         });
+     }},
+    {"handover_receive",
+     [](Arguments *a) {
+         return a->handle_made([&](auto out) {
+             return a->api.handover_receive(a->cache(), a->receive_desc(), out, a->error());
+         });
+     }},
+    {"handover_write",
+     [](Arguments *a) {
+         return a->write_handover([&](const char *bytes, uint64_t size_bytes, uint64_t *used) {
+             return a->api.handover_write(a->cache(), a->handle(), bytes, size_bytes, used,
+                                          a->output<quire_handover_progress>(), a->error());
+         });
+     }},
+    {"handover_end",
+     [](Arguments *a) { return a->api.handover_end(a->cache(), a->handle(), a->error()); }},
     {"attention_merge",
      [](Arguments *a) {
          return a->api.attention_merge(a->one(a->queues), a->merge_args(), a->error());

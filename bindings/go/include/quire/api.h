@@ -18,6 +18,7 @@
 #include "calibration.h"
 #include "device.h"
 #include "events.h"
+#include "handover.h"
 #include "lease.h"
 #include "log.h"
 #include "migrate.h"
@@ -233,7 +234,21 @@ extern "C" {
              (quire_cache * cache, quire_lease lease, uint32_t group, const int32_t *ids,          \
               uint32_t count, uint32_t *forgotten, quire_error *error))                            \
     QUIRE_FN(cache_evict, (quire_cache * cache, uint32_t group, uint32_t count, int32_t *ids,      \
-                           uint32_t *evicted, quire_error *error))
+                           uint32_t *evicted, quire_error *error))                                 \
+    QUIRE_FN(handover_send,                                                                        \
+             (quire_cache * cache, quire_seq seq, const quire_handover_send_desc *desc,            \
+              quire_handover *out, quire_error *error))                                            \
+    QUIRE_FN(handover_layers, (quire_cache * cache, quire_handover handover, quire_step step,      \
+                               uint32_t first_layer, uint32_t layer_count, quire_error *error))    \
+    QUIRE_FN(handover_read,                                                                        \
+             (quire_cache * cache, quire_handover handover, void *buffer, uint64_t capacity,       \
+              uint64_t *size_bytes, quire_handover_progress *progress, quire_error *error))        \
+    QUIRE_FN(handover_receive, (quire_cache * cache, const quire_handover_receive_desc *desc,      \
+                                quire_handover *out, quire_error *error))                          \
+    QUIRE_FN(handover_write, (quire_cache * cache, quire_handover handover, const void *bytes,     \
+                              uint64_t size_bytes, uint64_t *used,                                 \
+                              quire_handover_progress *progress, quire_error *error))              \
+    QUIRE_FN(handover_end, (quire_cache * cache, quire_handover handover, quire_error * error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

@@ -3052,6 +3052,169 @@ pub struct quire_block_move {
     pub src: i32,
     pub dst: i32,
 }
+pub type quire_handover = u64;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_handover_send_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub fingerprint: [u8; 32usize],
+    pub name_space: [u8; 32usize],
+    pub tokens: *const quire_token,
+    pub token_count: u32,
+    pub reserved0: u32,
+    pub staging_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_handover_send_desc",
+    ][::core::mem::size_of::<quire_handover_send_desc>() - 104usize];
+    [
+        "Alignment of quire_handover_send_desc",
+    ][::core::mem::align_of::<quire_handover_send_desc>() - 8usize];
+    [
+        "Offset of field: quire_handover_send_desc::struct_size",
+    ][::core::mem::offset_of!(quire_handover_send_desc, struct_size) - 0usize];
+    [
+        "Offset of field: quire_handover_send_desc::flags",
+    ][::core::mem::offset_of!(quire_handover_send_desc, flags) - 4usize];
+    [
+        "Offset of field: quire_handover_send_desc::next",
+    ][::core::mem::offset_of!(quire_handover_send_desc, next) - 8usize];
+    [
+        "Offset of field: quire_handover_send_desc::fingerprint",
+    ][::core::mem::offset_of!(quire_handover_send_desc, fingerprint) - 16usize];
+    [
+        "Offset of field: quire_handover_send_desc::name_space",
+    ][::core::mem::offset_of!(quire_handover_send_desc, name_space) - 48usize];
+    [
+        "Offset of field: quire_handover_send_desc::tokens",
+    ][::core::mem::offset_of!(quire_handover_send_desc, tokens) - 80usize];
+    [
+        "Offset of field: quire_handover_send_desc::token_count",
+    ][::core::mem::offset_of!(quire_handover_send_desc, token_count) - 88usize];
+    [
+        "Offset of field: quire_handover_send_desc::reserved0",
+    ][::core::mem::offset_of!(quire_handover_send_desc, reserved0) - 92usize];
+    [
+        "Offset of field: quire_handover_send_desc::staging_bytes",
+    ][::core::mem::offset_of!(quire_handover_send_desc, staging_bytes) - 96usize];
+};
+impl Default for quire_handover_send_desc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_handover_receive_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub fingerprint: [u8; 32usize],
+    pub name_space: [u8; 32usize],
+    pub seq: *const quire_seq_desc,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_handover_receive_desc",
+    ][::core::mem::size_of::<quire_handover_receive_desc>() - 88usize];
+    [
+        "Alignment of quire_handover_receive_desc",
+    ][::core::mem::align_of::<quire_handover_receive_desc>() - 8usize];
+    [
+        "Offset of field: quire_handover_receive_desc::struct_size",
+    ][::core::mem::offset_of!(quire_handover_receive_desc, struct_size) - 0usize];
+    [
+        "Offset of field: quire_handover_receive_desc::flags",
+    ][::core::mem::offset_of!(quire_handover_receive_desc, flags) - 4usize];
+    [
+        "Offset of field: quire_handover_receive_desc::next",
+    ][::core::mem::offset_of!(quire_handover_receive_desc, next) - 8usize];
+    [
+        "Offset of field: quire_handover_receive_desc::fingerprint",
+    ][::core::mem::offset_of!(quire_handover_receive_desc, fingerprint) - 16usize];
+    [
+        "Offset of field: quire_handover_receive_desc::name_space",
+    ][::core::mem::offset_of!(quire_handover_receive_desc, name_space) - 48usize];
+    [
+        "Offset of field: quire_handover_receive_desc::seq",
+    ][::core::mem::offset_of!(quire_handover_receive_desc, seq) - 80usize];
+};
+impl Default for quire_handover_receive_desc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_handover_progress {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub token_count: u32,
+    pub is_whole: u32,
+    pub cells: u64,
+    pub cells_done: u64,
+    pub size_bytes: u64,
+    pub seq: quire_seq,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_handover_progress",
+    ][::core::mem::size_of::<quire_handover_progress>() - 56usize];
+    [
+        "Alignment of quire_handover_progress",
+    ][::core::mem::align_of::<quire_handover_progress>() - 8usize];
+    [
+        "Offset of field: quire_handover_progress::struct_size",
+    ][::core::mem::offset_of!(quire_handover_progress, struct_size) - 0usize];
+    [
+        "Offset of field: quire_handover_progress::flags",
+    ][::core::mem::offset_of!(quire_handover_progress, flags) - 4usize];
+    [
+        "Offset of field: quire_handover_progress::next",
+    ][::core::mem::offset_of!(quire_handover_progress, next) - 8usize];
+    [
+        "Offset of field: quire_handover_progress::token_count",
+    ][::core::mem::offset_of!(quire_handover_progress, token_count) - 16usize];
+    [
+        "Offset of field: quire_handover_progress::is_whole",
+    ][::core::mem::offset_of!(quire_handover_progress, is_whole) - 20usize];
+    [
+        "Offset of field: quire_handover_progress::cells",
+    ][::core::mem::offset_of!(quire_handover_progress, cells) - 24usize];
+    [
+        "Offset of field: quire_handover_progress::cells_done",
+    ][::core::mem::offset_of!(quire_handover_progress, cells_done) - 32usize];
+    [
+        "Offset of field: quire_handover_progress::size_bytes",
+    ][::core::mem::offset_of!(quire_handover_progress, size_bytes) - 40usize];
+    [
+        "Offset of field: quire_handover_progress::seq",
+    ][::core::mem::offset_of!(quire_handover_progress, seq) - 48usize];
+};
+impl Default for quire_handover_progress {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of quire_block_move"][::core::mem::size_of::<quire_block_move>() - 16usize];
@@ -4815,10 +4978,66 @@ pub struct quire_api {
             error: *mut quire_error,
         ) -> quire_status,
     >,
+    pub handover_send: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            seq: quire_seq,
+            desc: *const quire_handover_send_desc,
+            out: *mut quire_handover,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub handover_layers: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            handover: quire_handover,
+            step: quire_step,
+            first_layer: u32,
+            layer_count: u32,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub handover_read: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            handover: quire_handover,
+            buffer: *mut ::core::ffi::c_void,
+            capacity: u64,
+            size_bytes: *mut u64,
+            progress: *mut quire_handover_progress,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub handover_receive: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            desc: *const quire_handover_receive_desc,
+            out: *mut quire_handover,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub handover_write: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            handover: quire_handover,
+            bytes: *const ::core::ffi::c_void,
+            size_bytes: u64,
+            used: *mut u64,
+            progress: *mut quire_handover_progress,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub handover_end: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            handover: quire_handover,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 816usize];
+    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 864usize];
     ["Alignment of quire_api"][::core::mem::align_of::<quire_api>() - 8usize];
     [
         "Offset of field: quire_api::struct_size",
@@ -5132,6 +5351,24 @@ const _: () = {
     [
         "Offset of field: quire_api::cache_evict",
     ][::core::mem::offset_of!(quire_api, cache_evict) - 808usize];
+    [
+        "Offset of field: quire_api::handover_send",
+    ][::core::mem::offset_of!(quire_api, handover_send) - 816usize];
+    [
+        "Offset of field: quire_api::handover_layers",
+    ][::core::mem::offset_of!(quire_api, handover_layers) - 824usize];
+    [
+        "Offset of field: quire_api::handover_read",
+    ][::core::mem::offset_of!(quire_api, handover_read) - 832usize];
+    [
+        "Offset of field: quire_api::handover_receive",
+    ][::core::mem::offset_of!(quire_api, handover_receive) - 840usize];
+    [
+        "Offset of field: quire_api::handover_write",
+    ][::core::mem::offset_of!(quire_api, handover_write) - 848usize];
+    [
+        "Offset of field: quire_api::handover_end",
+    ][::core::mem::offset_of!(quire_api, handover_end) - 856usize];
 };
 pub type quire_get_api_fn = ::core::option::Option<
     unsafe extern "C" fn(
