@@ -2,7 +2,7 @@
 
 #include "cache.hpp"
 
-#include "failure.hpp"
+#include "api_call.hpp"
 #include "library.hpp"
 
 #include <algorithm>
@@ -12,24 +12,6 @@
 
 namespace engine {
 namespace {
-
-template <typename T>
-T described() {
-    T desc{};
-    desc.struct_size = sizeof(T);
-    return desc;
-}
-
-// Calls one function of the table. Each takes a quire_error last, whose message names the function.
-template <typename... Parameters, typename... Arguments>
-quire_status call(quire_status (*function)(Parameters...), Arguments... arguments) {
-    auto error = described<quire_error>();
-    const quire_status status = function(arguments..., &error);
-    if (status < 0) {
-        throw Failure(error.message);
-    }
-    return status;
-}
 
 // One line per backend that did not load, with the reason.
 std::string absent_backends(const quire_api &api, quire_instance *instance) {
@@ -450,6 +432,9 @@ void Cache::attend(uint32_t layer, size_t token_count) {
         attend.out = shard.attended.address();
         attend.layer = layer;
         call(api_.attend, batch_.get(), &attend, shard.queue.get());
+    }
+    if (after_layer) {
+        after_layer(layer);
     }
     for (const Shard &shard : shards_) {
         call(api_.queue_sync, shard.queue.get());

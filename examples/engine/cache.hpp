@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -133,6 +134,12 @@ class Cache {
     // blocks, then q attends over its sequences. Waits until `attended` is written.
     void attend(uint32_t layer, size_t token_count);
 
+    // Called when a layer's work is enqueued, before anything waits for it.
+    std::function<void(uint32_t layer)> after_layer;
+
+    const quire_api &api() const { return api_; }
+    quire_cache *get() const { return cache_.get(); }
+
     // Test aid: makes the first row's first entry name another block, without Quire's knowledge.
     void plant_wrong_block();
 
@@ -183,6 +190,7 @@ class Step {
     // Adds one item, to admit requests one by one.
     quire_step_result add(const quire_step_item &item, Tokens tokens);
 
+    quire_step handle() const { return step_; }
     std::vector<quire_preemption> preempted() const;
     void commit();
     // The record of the committed step that followers need, if the cache leads.

@@ -11,6 +11,7 @@
 #include "dense_run.hpp"
 #include "failure.hpp"
 #include "forward.hpp"
+#include "handover.hpp"
 #include "library.hpp"
 #include "migrations.hpp"
 #include "model.hpp"
@@ -336,6 +337,69 @@ void end_tier(const Options &options, Cache &cache) {
     }
 }
 
+void expect_no_repeats(const Totals &totals) {
+    if (totals.repeated_tokens != 0) {
+        throw Failure(std::to_string(totals.repeated_tokens) +
+                      " tokens were computed again although no text was preempted");
+    }
+}
+
+// The prompt's sequence, of a cache in this process that computes it or of another engine; 0: it
+// was lost, and this engine computes the prompt.
+quire_seq handed_over(const Options &options, const Model &model, const CacheOptions &own,
+                      std::span<const uint32_t> prompt, Cache &cache) {
+    const Fingerprint fingerprint = fingerprint_of(model);
+    try {
+        if (!options.hand_over_listen.empty()) {
+            return receive(cache, fingerprint,
+                           Link::listen(options.hand_over_listen, options.hand_over_seconds));
+        }
+        CacheOptions there = own;
+        there.backend = options.prefill_on;
+        there.device_index = options.prefill_index;
+        Cache source(load_library(), there);
+        Forward forward(model, source, Fault::none);
+        Receiver receiver(cache, fingerprint);
+        prefill(source, forward, prompt, options.chunk_tokens, fingerprint,
+                [&](std::span<const char> bytes) { receiver.take(bytes); });
+        return receiver.seq();
+    } catch (const Failure &lost) {
+        std::fprintf(stderr, "the hand-over was lost: %s\ncomputing the prompt here\n",
+                     lost.what());
+        return 0;
+    }
+}
+
+// The scheduler goes on from the handed over prompt, without its last token, whose logits it needs.
+void join_hand_over(const Options &options, const Model &model, const CacheOptions &own,
+                    std::span<const Request> requests, SchedulerOptions &scheduling, Cache &cache) {
+    if (options.prefill_on.empty() && options.hand_over_listen.empty()) {
+        return;
+    }
+    const std::vector<uint32_t> &prompt = requests.front().prompt;
+    scheduling.restored = handed_over(options, model, own, prompt, cache);
+    if (scheduling.restored != 0) {
+        cache.truncate_sequence(scheduling.restored, prompt.size() - 1);
+    }
+}
+
+// The engine that only computes a prompt.
+int run_prefill(const Options &options, const Model &model, const CacheOptions &own,
+                std::span<const uint32_t> prompt) {
+    Cache cache(load_library(), own);
+    Forward forward(model, cache, Fault::none);
+    Link link = Link::connect(options.hand_over_to, options.hand_over_seconds);
+    uint64_t sent = 0;
+    prefill(cache, forward, prompt, options.chunk_tokens, fingerprint_of(model),
+            [&](std::span<const char> bytes) {
+                link.write(bytes);
+                sent += bytes.size();
+            });
+    std::fprintf(stderr, "handed over %zu tokens in %llu bytes\n", prompt.size(),
+                 static_cast<unsigned long long>(sent));
+    return 0;
+}
+
 int run(const Options &options) {
     expect_writable(options.calibrate);
     expect_writable(options.save_session);
@@ -355,6 +419,9 @@ int run(const Options &options) {
         own.flags |= QUIRE_CACHE_LOG;
     }
     own.shards = options.processes ? std::vector{ranges.front()} : ranges;
+    if (!options.hand_over_to.empty()) {
+        return run_prefill(options, model, own, requests.front().prompt);
+    }
     Cache cache(load_library(), own);
     Migrations migrations(options.migrate_to, options.migrate_every, cache,
                           static_cast<uint32_t>(config.head_count),
@@ -365,6 +432,7 @@ int run(const Options &options) {
     attach_tier(options, model, cache, scheduling);
     KeptText kept(options, model);
     kept.join(scheduling, requests, cache);
+    join_hand_over(options, model, own, requests, scheduling, cache);
     Scheduler scheduler(requests, cache, forward, scheduling, comparison ? &*comparison : nullptr);
     Progress progress(!options.json, requests.size());
     const auto begin = std::chrono::steady_clock::now();
@@ -375,10 +443,7 @@ int run(const Options &options) {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     progress.finish(scheduler);
     migrations.finish();
-    if (scheduler.totals().repeated_tokens != 0) {
-        throw Failure(std::to_string(scheduler.totals().repeated_tokens) +
-                      " tokens were computed again although no text was preempted");
-    }
+    expect_no_repeats(scheduler.totals());
     end_tier(options, cache);
     if (!options.calibrate.empty()) {
         write_file(options.calibrate, cache.calibration());

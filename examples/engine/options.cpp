@@ -36,6 +36,12 @@ constexpr const char *kSessionExample =
     "  ./dev run --restore-session half.session --steps 256 --device vulkan\n"
     "The second continues where the first ended: its text begins after the last token printed.";
 
+constexpr const char *kHandOverExample =
+    "Example: one process computes the prompt, the other one goes on from it\n"
+    "  ./dev run --prompt \"Tell me\" --hand-over-listen prompt.socket &\n"
+    "  ./dev run --prompt \"Tell me\" --device vulkan --hand-over-to prompt.socket\n"
+    "or both in one: ./dev run --prompt \"Tell me\" --prefill-on vulkan --decode-on cpu";
+
 constexpr uint32_t kMostBlocks = 0x7FFFFFFF;
 
 // Options whose text has to be converted for the engine.
@@ -45,6 +51,8 @@ struct Given {
     std::string preempt = "auto";
     bool no_check = false;
     std::vector<std::string> migrate_to;
+    std::string prefill_on;
+    std::string decode_on;
 };
 
 uint32_t preempt_kind(const std::string &name) {
@@ -171,6 +179,58 @@ void check_tier(const Options &options) {
     }
 }
 
+void read_devices(const Given &given, Options &options) {
+    const auto split = [](const char *name, const std::string &text, std::string &device,
+                          uint32_t &index) {
+        if (const std::string wrong = split_device(text, device, index); !wrong.empty()) {
+            throw CLI::ValidationError(name, wrong);
+        }
+    };
+    split("--device", given.device, options.device, options.device_index);
+    if (!given.prefill_on.empty()) {
+        split("--prefill-on", given.prefill_on, options.prefill_on, options.prefill_index);
+    }
+    if (!given.decode_on.empty()) {
+        split("--decode-on", given.decode_on, options.device, options.device_index);
+    }
+}
+
+// Checks that there is one prompt, and that one process computes it.
+void check_hand_over(const CLI::App &app, const Options &options) {
+    for (const char *name : {"--prefill-on", "--hand-over-to", "--hand-over-listen"}) {
+        if (app.count(name) == 0) {
+            continue;
+        }
+        if (app.count("--prompt") == 0 || options.samples != 1) {
+            throw CLI::ValidationError(name, "is for one text of a --prompt");
+        }
+        if (options.processes || !options.migrate_to.empty()) {
+            throw CLI::ValidationError(name, "leave out --processes and --migrate-to");
+        }
+    }
+}
+
+void add_hand_over_options(CLI::App &app, Options &options, Given &given) {
+    auto *on =
+        app.add_option("--prefill-on", given.prefill_on,
+                       "compute the prompt in a cache of its own on this device, and hand it "
+                       "over to the one that decodes");
+    app.add_option("--decode-on", given.decode_on, "the device that decodes; default: --device")
+        ->needs(on);
+    auto *to = app.add_option("--hand-over-to", options.hand_over_to,
+                              "compute the prompt alone, and hand it over to the engine that "
+                              "listens there: the path of a Unix socket, or HOST:PORT")
+                   ->excludes(on);
+    app.add_option("--hand-over-listen", options.hand_over_listen,
+                   "take the computed prompt from an engine with --hand-over-to; if it does not "
+                   "come, compute it")
+        ->excludes(on)
+        ->excludes(to);
+    app.add_option("--hand-over-seconds", options.hand_over_seconds,
+                   "how long the other engine may be silent; default 10")
+        ->check(CLI::Range(0.01, 86400.0));
+}
+
 void add_tier_options(CLI::App &app, Options &options) {
     auto *tier = app.add_option("--tier", options.tier,
                                 "the store, as disk, that cached prefixes are written to and "
@@ -292,12 +352,14 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
     Options options;
     Given given;
     CLI::App app(kDescription, "quire-engine");
-    app.footer(std::string(kExample) + "\n\n" + kCalibrationExample + "\n\n" + kSessionExample);
+    app.footer(std::string(kExample) + "\n\n" + kCalibrationExample + "\n\n" + kSessionExample +
+               "\n\n" + kHandOverExample);
     add_model_options(app, options);
     add_pool_options(app, options, given);
     add_rank_options(app, options, given);
     add_text_options(app, options, given);
     add_tier_options(app, options);
+    add_hand_over_options(app, options, given);
     auto *check = app.add_flag("--check", options.check,
                                "compare every text with a dense run; the workload's default");
     app.add_flag("--no-check", given.no_check, "do not compare the workload's texts")
@@ -309,11 +371,7 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
         ->group("");
     try {
         app.parse(argc, argv);
-        if (const std::string wrong =
-                split_device(given.device, options.device, options.device_index);
-            !wrong.empty()) {
-            throw CLI::ValidationError("--device", wrong);
-        }
+        read_devices(given, options);
         if (given.preempt == "swap" && options.host_bytes == 0) {
             throw CLI::ValidationError("--preempt", "swap needs --host-bytes above 0");
         }
@@ -326,6 +384,7 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
         check_text(app, options);
         check_session(options);
         check_tier(options);
+        check_hand_over(app, options);
         check_calibration(app, options);
         read_migrations(given, options);
     } catch (const CLI::CallForHelp &help) {

@@ -30,9 +30,14 @@ struct Options {
 
     std::string weights;  // empty: a seeded model
     std::string tokenizer;
-    std::optional<std::string> prompt;      // none: use the built-in workload
-    std::string save_session;               // the file to keep the prompt's text in; empty: none
-    std::string restore_session;            // the file to go on from; empty: none
+    std::optional<std::string> prompt;  // none: use the built-in workload
+    std::string save_session;           // the file to keep the prompt's text in; empty: none
+    std::string restore_session;        // the file to go on from; empty: none
+    std::string prefill_on;             // the device that computes the prompt; empty: the same
+    uint32_t prefill_index = 0;
+    std::string hand_over_to;               // the address of the engine that goes on; empty: none
+    std::string hand_over_listen;           // where a prompt comes from another engine; empty: none
+    double hand_over_seconds = 10;          // how long the other engine may be silent
     std::string tier;                       // the store below the cache; empty: none
     std::vector<std::string> tier_options;  // as NAME=VALUE
     uint32_t tier_write = QUIRE_TIER_WRITE_THROUGH;
