@@ -5,6 +5,7 @@
 
 `quire` and `engine` are the programs of this build, and STORE is a directory that a client of this
 test has filled. NODES are those of a cluster, where redis-server and the store for it are there.
+DECODE is an address of this machine. A command that ends in & must have succeeded in the end.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -48,21 +50,42 @@ def run(words, folder):
     expect(process.returncode == 0, f"{words}: {process.stdout}{process.stderr}")
 
 
+def start(words, folder):
+    """A command that later ones meet."""
+    expect(words[0] in PROGRAMS, f"{words[0]} is a program that the page may use")
+    return subprocess.Popen([PROGRAMS[words[0]], *words[1:]], stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, cwd=folder, stdin=subprocess.DEVNULL,
+                            env=os.environ)
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
 def main(folder, resources):
     store = pathlib.Path(folder) / "store"
     store.mkdir()
     fill(store)
-    nodes, ran, left_out = None, 0, 0
+    nodes, ran, left_out, started = None, 0, 0, []
+    decode = f"127.0.0.1:{free_port()}"
     for words in commands():
-        words = [str(store) if word == "STORE" else word for word in words]
+        words = [{"STORE": str(store), "DECODE": decode}.get(word, word) for word in words]
         if any("NODES" in word for word in words):
             if not has_cluster():
                 left_out += 1
                 continue
             nodes = nodes or resources.enter_context(Cluster(replicas=False)).nodes()
             words = [word.replace("NODES", nodes) for word in words]
-        run(words, folder)
+        if words[-1] == "&":
+            started.append(start(words[:-1], folder))
+        else:
+            run(words, folder)
         ran += 1
+    for process in started:
+        output, _ = process.communicate(timeout=120)
+        expect(process.returncode == 0 and b"was lost" not in output, f"{process.args}: {output}")
     expect(ran >= 6, f"{ran} commands")
     print(f"{ran} commands ran, {left_out} were left out: ./dev setup valkey has what they need")
 
