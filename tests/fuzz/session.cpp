@@ -2,9 +2,10 @@
 //
 // session: any bytes as a session (docs/session-format.md) for a small cache.
 //
-// The first byte: bit 0 seals the head, bit 1 each block; bit 2 gives the sequence a key. A refused
-// session changes nothing. An accepted one is exported again; that comes back as the same bytes,
-// and its sequence runs.
+// The first byte: bit 0 seals the head, bit 1 each block, and a tail; bit 2 gives the sequence a
+// key; bit 3: they are a hand-over, in pieces as large as bits 4 to 7 say. What is refused changes
+// nothing. What is accepted is exported again; that comes back as the same bytes, also after a
+// hand-over, and its sequence runs.
 //
 // Threads: none.
 
@@ -23,6 +24,7 @@ using namespace quire::fuzz;
 using Session = std::vector<uint8_t>;
 
 constexpr size_t kHeaderBytes = 256, kHeadBytesAt = 16, kChecksumAt = 32, kSizeAt = 16;
+constexpr size_t kTailBytes = 64;
 constexpr uint32_t kBlockTokens = 2, kHostBlocks = 8;
 
 // Seals bytes [begin, begin + size_bytes), which begin with a header.
@@ -41,6 +43,17 @@ size_t number_at(const Session &bytes, size_t at) {
     return value;
 }
 
+uint32_t number_of_tokens(const Session &bytes) {
+    uint32_t known = 0;
+    std::memcpy(&known, bytes.data() + 40, sizeof known);
+    return known;
+}
+uint32_t computed_tokens(const Session &bytes) {
+    uint32_t computed = 0;
+    std::memcpy(&computed, bytes.data() + 44, sizeof computed);
+    return computed;
+}
+
 void seal_session(Session *bytes, bool head, bool blocks) {
     if (bytes->size() < kHeaderBytes) return;
     size_t at = number_at(*bytes, kHeadBytesAt);
@@ -52,6 +65,9 @@ void seal_session(Session *bytes, bool head, bool blocks) {
         seal_part(bytes, at, size_bytes, kCanonicalSeal.checksum_at);
         at += size_bytes;
     }
+    if (!blocks || bytes->size() - at != kTailBytes) return;
+    const uint64_t sum = XXH3_64bits(bytes->data() + at, kTailBytes - sizeof(uint64_t));
+    std::memcpy(bytes->data() + bytes->size() - sizeof sum, &sum, sizeof sum);
 }
 
 // The caller's end of a session.
@@ -114,6 +130,58 @@ class Target {
         desc.user = &stream;
         must(api_.seq_export_wait(cache_, seq, &desc, nullptr, UINT64_MAX, &error_));
         return stream.bytes;
+    }
+    // The same sequence as a hand-over; empty if a window has passed what one holds.
+    Session sent(quire_seq seq) {
+        auto desc = described<quire_handover_send_desc>();
+        quire_handover handover = 0;
+        must(api_.handover_send(cache_, seq, &desc, &handover, &error_));
+        Session bytes;
+        auto progress = described<quire_handover_progress>();
+        while (progress.is_whole == 0) {
+            uint8_t piece[100];
+            uint64_t size_bytes = 0;
+            const quire_status status = api_.handover_read(cache_, handover, piece, sizeof piece,
+                                                           &size_bytes, &progress, &error_);
+            if (status == QUIRE_E_ARG) {
+                bytes.clear();
+                break;
+            }
+            must(status);
+            bytes.insert(bytes.end(), piece, piece + size_bytes);
+        }
+        must(api_.handover_end(cache_, handover, &error_));
+        return bytes;
+    }
+    // 0: they are refused, or end too early.
+    quire_seq received(const Session &bytes, bool has_key, size_t piece) {
+        quire_key key{QUIRE_KEY_SALT, 4, "salt", 0, 0};
+        auto seq = described<quire_seq_desc>();
+        seq.keys = &key;
+        seq.key_count = has_key ? 1 : 0;
+        seq.key_stride = sizeof key;
+        auto desc = described<quire_handover_receive_desc>();
+        desc.seq = &seq;
+        quire_handover handover = 0;
+        must(api_.handover_receive(cache_, &desc, &handover, &error_));
+        auto progress = described<quire_handover_progress>();
+        quire_status status = QUIRE_OK;
+        for (size_t at = 0; status == QUIRE_OK && at < bytes.size();) {
+            uint64_t used = 0;
+            const size_t count = std::min(piece, bytes.size() - at);
+            error_ = new_error();
+            status = api_.handover_write(cache_, handover, bytes.data() + at, count, &used,
+                                         &progress, &error_);
+            require_words(status, error_);
+            require(status != QUIRE_E_INTERNAL, "no input finds a defect", error_.message);
+            require(used <= count, "no more is taken than given");
+            at += used;
+            if (used != count) break;
+        }
+        require(status != QUIRE_OK || progress.is_whole == (progress.seq != 0 ? 1u : 0u),
+                "what is whole has a sequence");
+        must(api_.handover_end(cache_, handover, &error_));
+        return progress.seq;
     }
     void end(quire_seq seq) { must(api_.seq_end(cache_, seq, QUIRE_END_DROP_PREFIX, &error_)); }
     // One more token; its blocks come to the device.
@@ -192,6 +260,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes) {
     seal_session(&bytes, (how & 1) != 0, (how & 2) != 0);
     const bool has_key = (how & 4) != 0;
     quire_seq seq = 0;
+    if ((how & 8) != 0) {
+        const size_t piece = 1 + size_t{37} * (how >> 4);
+        seq = target->received(bytes, has_key, piece);
+        if (seq != 0) {
+            target->run(seq);
+            target->end(seq);
+        }
+        target->expect_empty();
+        return 0;
+    }
     quire_status status = target->try_import(bytes, has_key, &seq);
     if (status != QUIRE_OK) {
         require(seq == 0, "no sequence comes from a refusal");
@@ -204,6 +282,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes) {
     seq = 0;
     require(target->try_import(first, has_key, &seq) == QUIRE_OK, "what was exported comes back");
     require(target->exported(seq) == first, "as the same bytes");
+    if (number_of_tokens(first) != 0 && number_of_tokens(first) == computed_tokens(first)) {
+        const Session handed = target->sent(seq);
+        if (!handed.empty()) {
+            const quire_seq back = target->received(handed, has_key, 7);
+            require(back != 0, "what was sent is received");
+            require(target->sent(back) == handed, "as the same bytes");
+            target->end(back);
+        }
+    }
     target->run(seq);
     target->end(seq);
     target->expect_empty();
