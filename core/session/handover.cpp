@@ -29,7 +29,8 @@ Status Handovers::send(uint64_t seq, const SessionIdentity &as, const quire_toke
     uint32_t index = 0;
     QUIRE_TRY(books_.find_sequence(seq, &index));
     if ((books_.sequences[index].state.flags & Sequence::kLent) != 0)
-        return fail(QUIRE_E_BUSY, "the sequence is being exported: wait for that call to return");
+        return fail(QUIRE_E_BUSY,
+                    "the sequence is being exported or handed over: wait until that has ended");
     for (const Handover *h = first_.get(); h != nullptr; h = h->next.get()) {
         if (h->send != nullptr && h->send->sequence_handle() == seq)
             return fail(QUIRE_E_BUSY, "the sequence is being handed over already");

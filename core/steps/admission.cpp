@@ -24,7 +24,7 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
         return fail(QUIRE_E_ARG, "items[{}] reaches past the {} tokens given", i, list.token_count);
     }
     if ((state.flags & Sequence::kLent) != 0) [[unlikely]]
-        return fail(QUIRE_E_BUSY, "items[{}]: the sequence is being exported", i);
+        return fail(QUIRE_E_BUSY, "items[{}]: the sequence is being exported or handed over", i);
     if (state.drafts != 0) {
         return fail(QUIRE_E_BUSY,
                     "items[{}]: {} drafts were not accepted: call quire_seq_accept or _accept_path",

@@ -43,7 +43,8 @@ Status CacheBooks::find_sequence(uint64_t handle, uint32_t *index) const {
 Status CacheBooks::find_idle_sequence(uint64_t handle, uint32_t *index) const {
     QUIRE_TRY(find_sequence(handle, index));
     if ((sequences[*index].state.flags & Sequence::kLent) != 0) [[unlikely]]
-        return fail(QUIRE_E_BUSY, "the sequence is being exported: wait for that call to return");
+        return fail(QUIRE_E_BUSY,
+                    "the sequence is being exported or handed over: wait until that has ended");
     uint32_t change = sequences[*index].change;
     if (change != kNone) {
         bool has_item = records.open().changes[change].kind == ChangeKind::item;
