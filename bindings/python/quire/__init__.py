@@ -17,7 +17,8 @@ Its modules, each of which imports only those before it:
     errors _ffi pointers libquire objects
     dtypes elements attention size calibration
     instance device queue memory groups tier
-    cache_base cache_tier open_step session sequence lease batch step events cache event_wire
+    cache_base cache_tier open_step session handover sequence lease batch step events cache
+    event_wire
     event_publisher
     layer_thread layer_shapes layer_calls layer_masks layer_prompts layer_formats layer_store
     layer_rows layer_forward layer_repeat layer_latent continuous_rows continuous_forward

@@ -11,6 +11,7 @@ import unittest
 import numpy as np
 
 import quire
+from quire.handover import Receiver, Sender
 from fixture import BLOCK_TOKENS, Books, Served, attention
 
 
@@ -63,6 +64,17 @@ class Sessions(Served):
         self.assertEqual(back.export(**self.WHO), content)
         self.assertEqual((back.info.known_tokens, back.info.computed_tokens), (10, 10))
         self.goes_on(back)
+
+    def test_a_sequence_is_handed_over(self):
+        sequence = self.grown()
+        sender = Sender(self.cache, sequence, b"model", tokens=range(10), name_space=b"tenant")
+        receiver = Receiver(self.cache, b"model", b"tenant")
+        while not sender.is_whole:
+            piece = sender.read(500)
+            self.assertEqual(receiver.write(piece), len(piece))
+        sender.end()
+        receiver.end()
+        self.goes_on(quire.Sequence(self.cache, receiver.sequence_handle))
 
     def test_streams_take_and_give_parts(self):
         class Slow(io.BytesIO):
