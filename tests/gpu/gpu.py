@@ -123,6 +123,10 @@ def engine(backend, others, options):
         yield Part(f"{tier} {backend}",
                    [program, "--device", backend, "--json", "--check", *small, *how], 60, "engine",
                    kept=10)
+    for first, second in ((backend, "cpu"), ("cpu", backend)):
+        yield Part(f"hand-over {first} to {second}",
+                   [program, "--prefill-on", first, "--decode-on", second, "--prompt", "Tell me",
+                    "--steps", "200", "--json", "--check"], 60, "engine", kept=5)
     if backend in ("cuda", "hip"):
         command = ["env", "QUIRE_TEST_DRIVER=real",
                    BUILD / "tests" / "fakegpu_driver_tests",
