@@ -35,7 +35,7 @@ Status attach(quire_cache *cache, Cache &core, quire_tier *tier, const quire_cac
     if (tier->link != nullptr && tier->link->transfers.count() != 0)
         return fail(QUIRE_E_BUSY, "the tier broke its contract before: close it and open it again");
     auto link = std::make_unique<TierLink>(cache->instance->host, &api, tier->store);
-    QUIRE_TRY(core.attach_tier(desc, link.get()));
+    QUIRE_TRY(core.attach_tier(desc, info, link.get()));
     tier->link = std::move(link);
     tier->cache = cache;
     cache->tier = tier;

@@ -192,8 +192,9 @@ class Cache {
     // A tier below the cache. OK if it may have one with such a store.
     Status check_tier(const quire_cache_tier_desc &desc, const quire_store_info &store,
                       bool is_read_only) const;
-    Status attach_tier(const quire_cache_tier_desc &desc, StoreLink *link) {
-        return parts_.tier.attach(desc, link);
+    Status attach_tier(const quire_cache_tier_desc &desc, const quire_store_info &store,
+                       StoreLink *link) {
+        return parts_.tier.attach(desc, store, link);
     }
     bool has_tier() const { return parts_.tier.is_attached(); }
     // Reads fences too. *progress: how far the tier is.

@@ -27,6 +27,7 @@ type AttachOptions struct {
 	MinLoadTokens               int
 	LoadTimeout, LoadExpiry     time.Duration
 	MaxLoadBytes, MaxWriteBytes uint64
+	MaxToldBlocks               uint64 // of the store, of which a reader of events is told
 }
 
 // TierProgress says how far a cache's tier is: quire_cache_tier_progress of quire/cache_tier.h.
@@ -67,6 +68,7 @@ func (c *Cache) AttachTier(tier *Tier, options AttachOptions) error {
 		load_expiry_ns:  C.uint64_t(options.LoadExpiry),
 		max_load_bytes:  C.uint64_t(options.MaxLoadBytes),
 		max_write_bytes: C.uint64_t(options.MaxWriteBytes),
+		max_told_blocks: C.uint64_t(options.MaxToldBlocks),
 	}
 	for i, b := range options.Fingerprint {
 		desc.fingerprint[i] = C.uint8_t(b)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// touched_nodes: which nodes of the prefix tree may differ from what a reader was told of them.
+// touched_nodes: which nodes of the prefix tree may differ from what a reader was told of them. It
+// serves records of told blocks as well.
 //
 // A node that the open step touches is held back until the step is over: until then it may change
 // again, or become what it was.

@@ -273,4 +273,26 @@ void CacheDump::write_loads() {
     }
 }
 
+// Blocks that the store has, and those of which a reader still knows that it had.
+void CacheDump::write_told() {
+    const ToldBlocks &told = books_.told;
+    for (uint32_t i = 0; i < told.used(); ++i) {
+        const ToldBlock &r = told[i];
+        if (!r.in_use || (r.slot == kNone && r.store_groups == 0)) continue;
+        out_.open("told");
+        out_.number("id", i);
+        out_.number("block", r.number);
+        out_.index("node", r.node);
+        out_.number("generation", r.generation);
+        out_.index("parent", r.parent);
+        out_.number("position", r.position);
+        out_.bits("namespace", r.ns);
+        out_.bits("stored", told.stored(i));
+        out_.bits("known", r.store_groups);
+        out_.number("level", r.store_level);
+        out_.index("slot", r.slot);
+        out_.close();
+    }
+}
+
 }  // namespace quire

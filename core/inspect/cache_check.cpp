@@ -40,6 +40,8 @@ Status CacheCheck::run() {
     bool may_be_bare = books_.geometry.any_full || books_.records.is_open();
     if (!may_be_bare) QUIRE_TRY(books_.journal.tree().check_bare());
     QUIRE_TRY(check_loads());
+    QUIRE_TRY(books_.told.check());
+    QUIRE_TRY(parts_.announcer.check());
     QUIRE_TRY(count_names());
     for (uint32_t g = 0; g < group_count; ++g) {
         QUIRE_TRY(check_references(g));

@@ -7,14 +7,6 @@
 
 namespace quire {
 
-namespace {
-
-uint32_t level_in(uint32_t host_groups, uint32_t group) {
-    return (host_groups >> group & 1) != 0 ? QUIRE_LEVEL_HOST : QUIRE_LEVEL_DEVICE;
-}
-
-}  // namespace
-
 void EventSink::push(const quire_cache_event &event) {
     std::memcpy(events + uint64_t{event_count++} * stride, &event,
                 std::min<size_t>(stride, sizeof event));
@@ -22,21 +14,14 @@ void EventSink::push(const quire_cache_event &event) {
 
 Status Announcer::create() {
     is_active_ = true;
-    if (!tree_.watch() || !reserve()) return no_host_memory();
+    if (!told_.create() || !reserve()) return no_host_memory();
     return Status{};
 }
 
-// The tree grows when the cache migrates to more blocks.
+// The tree grows when the cache migrates to more blocks, and there are more records with a store.
 bool Announcer::reserve() {
-    uint32_t capacity = tree_.capacity();
-    if (told_.size() >= capacity) return true;
-    Array<Told> told(&books_.host);
-    Array<uint32_t> path(&books_.host);
-    if (!told.create(capacity) || !path.create(capacity)) return false;
-    for (uint32_t i = 0; i < capacity; ++i) told[i] = i < told_.size() ? told_[i] : Told{};
-    told_.swap(told);
-    path_.swap(path);
-    return true;
+    return told_.reserve() && nodes_.reserve(tree_.capacity()) &&
+           orphans_.reserve(told_.capacity());
 }
 
 Status Announcer::check_sink(const EventSink &sink) const {
@@ -60,6 +45,8 @@ Status Announcer::read(bool restarts, EventSink *sink, bool *has_more) {
     }
     QUIRE_TRY(check_sink(*sink));
     if (!reserve()) return no_host_memory();
+    nodes_.resize_within(nodes_.capacity());
+    orphans_.resize_within(orphans_.capacity());
     looked_at_ = 0;
     if (restarts) is_cleared_ = is_restarting_ = true;
     *has_more =
@@ -76,43 +63,72 @@ bool Announcer::tell_cleared(EventSink *sink) {
     sink->push(event);
     first_block_ = next_block_;
     is_cleared_ = false;
-    rest_ = is_restarting_ ? 0 : rest_;
+    if (is_restarting_) rest_ = rest_records_ = 0;
     return true;
 }
 
 // Tells what a restart has not come to yet. Nodes that are held back are told when they are not.
 bool Announcer::tell_rest(EventSink *sink) {
-    for (; is_restarting_ && rest_ < tree_.used(); ++rest_) {
+    if (!is_restarting_) [[likely]]
+        return true;
+    for (; rest_ < tree_.used(); ++rest_) {
         if (++looked_at_ > kIdleNodes + sink->capacity) return false;
         if (tree_.is_held(rest_)) continue;
-        if (!tell(rest_, sink)) return false;
+        if (!tell_node(rest_, sink)) return false;
         if (waits_) tree_.changed().touch(rest_);
+        waits_ = false;
+    }
+    for (; rest_records_ < told_.used(); ++rest_records_) {
+        if (++looked_at_ > kIdleNodes + sink->capacity) return false;
+        if (told_.stored(rest_records_) == 0) continue;
+        if (!tell_record(rest_records_, sink)) return false;
+        if (waits_) told_.changed().touch(rest_records_);
         waits_ = false;
     }
     is_restarting_ = false;
     return true;
 }
 
-// Before anything is stored: equal content may have a new node by now.
-bool Announcer::tell_removed(EventSink *sink) {
+bool Announcer::tell_removed_nodes(EventSink *sink) {
     TouchedNodes &removed = tree_.removed();
     for (; removed.size() != 0; removed.pop()) {
         if (++looked_at_ > kIdleNodes + sink->capacity) return false;
-        uint32_t node = removed.front();
-        if (!was_told(node)) continue;
+        const uint32_t node = removed.front(), record = told_.at_node(node);
+        if (record == kNone) continue;
         // What the open step took out of reach may come back; what was freed never does.
-        bool is_gone = is_told(node) ? !is_found(node) && !tree_.is_held(node) : true;
-        if (is_gone && !take_back(node, sink)) return false;
+        bool is_gone =
+            told_.is_current(record) ? !tree_.linked(node) && !tree_.is_held(node) : true;
+        if (is_gone && !take_back(record, sink)) return false;
     }
     return true;
 }
 
-bool Announcer::tell_changed(EventSink *sink) {
+// Before anything is stored: equal content may have a new node by now.
+bool Announcer::tell_removed(EventSink *sink) {
+    if (!tell_removed_nodes(sink)) return false;
+    TouchedNodes &removed = told_.removed();
+    for (; removed.size() != 0; removed.pop()) {
+        if (++looked_at_ > kIdleNodes + sink->capacity) return false;
+        const uint32_t record = removed.front();
+        if (!told_[record].in_use) continue;
+        const bool is_orphan = told_[record].node == kNone;
+        if (is_orphan ? told_.stored(record) == 0 : !told_.is_current(record)) {
+            if (!take_back(record, sink)) return false;
+        } else if (is_to_move(record)) {
+            told_.changed().touch(record);
+        } else if (!take_from_store(record, told_.stored(record), sink)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool Announcer::tell_changed_nodes(EventSink *sink) {
     TouchedNodes &changed = tree_.changed();
     for (uint32_t left = changed.size(); left != 0; --left) {
         if (++looked_at_ > kIdleNodes + sink->capacity) return false;
         uint32_t node = changed.front();
-        if (!tree_.is_held(node) && !tell(node, sink)) return false;
+        if (!tree_.is_held(node) && !tell_node(node, sink)) return false;
         changed.pop();
         // What lies below a node that is held back waits for it.
         if (waits_) changed.touch(node);
@@ -121,8 +137,24 @@ bool Announcer::tell_changed(EventSink *sink) {
     return true;
 }
 
-bool Announcer::is_told(uint32_t node) const {
-    return was_told(node) && told_[node].generation == tree_.generation(node);
+bool Announcer::tell_changed(EventSink *sink) {
+    if (!tell_changed_nodes(sink)) return false;
+    TouchedNodes &changed = told_.changed();
+    for (uint32_t left = changed.size(); left != 0; --left) {
+        if (++looked_at_ > kIdleNodes + sink->capacity) return false;
+        uint32_t record = changed.front();
+        if (!tell_record(record, sink)) return false;
+        changed.pop();
+        if (waits_) changed.touch(record);
+        waits_ = false;
+    }
+    return true;
+}
+
+// True if the reader knows the block in the store alone, which has lost it, while a node has it. So
+// the node's block is told first, as blocks after it may be known.
+bool Announcer::is_to_move(uint32_t record) const {
+    return was_told(record) && told_.stored(record) == 0 && told_[record].groups == 0;
 }
 
 uint32_t Announcer::groups_of(uint32_t node) const {
@@ -141,159 +173,233 @@ uint32_t Announcer::host_groups_of(uint32_t node) const {
     return groups;
 }
 
-// A root's words begin with its namespace's number and its count of keys: see encode_root().
-quire_namespace Announcer::namespace_of(uint32_t root) const {
-    const uint32_t *words = tree_.scopes().words(root);
-    uint64_t number = uint64_t{words[1]} << 32 | words[0];
-    return number != 0 ? make_handle(HandleType::name_space, number) : 0;
+uint32_t Announcer::token_count(const ToldBlock &told) const {
+    return (told.flags & QUIRE_EVENT_HAS_TOKENS) != 0 ? books_.geometry.block_tokens : 0;
 }
 
-bool Announcer::gives_tokens(quire_namespace ns) const {
-    uint32_t index = ns != 0 ? books_.namespaces.find(ns) : Namespaces::kDefault;
-    return index != Namespaces::kNone && books_.namespaces[index].gives_tokens;
+// True if the reader knows the node's block on the device or in the host tier, where a block has to
+// come after its parent as well: Dynamo has a tree of its own for the device.
+bool Announcer::is_told_near(uint32_t record) const {
+    if (!told_.is_current(record) || !was_told(record)) return false;
+    return told_[record].groups != 0 || groups_of(told_[record].node) == 0;
 }
 
-bool Announcer::tell(uint32_t node, EventSink *sink) {
-    bool is_there = is_found(node);
-    if (was_told(node) && !(is_there && is_told(node)) && !take_back(node, sink)) return false;
-    if (!is_there) return true;
-    return is_told(node) ? tell_groups(node, sink) : tell_with_ancestors(node, sink);
+bool Announcer::tell_node(uint32_t node, EventSink *sink) {
+    uint32_t record = told_.at_node(node);
+    if (record != kNone && !is_found(record) && !take_back(record, sink)) return false;
+    if (!is_there(node)) return true;
+    record = told_.at_node(node);
+    if (record != kNone && is_told_near(record)) return tell_places(record, sink);
+    return tell_with_ancestors(node, sink);
 }
 
 bool Announcer::tell_with_ancestors(uint32_t node, EventSink *sink) {
-    uint32_t depth = 0;
-    for (uint32_t at = node; !is_told(at); at = tree_.parent(at)) {
-        path_[depth++] = at;
+    uint32_t depth = 0, above = kNone;
+    for (uint32_t at = node;; at = tree_.parent(at)) {
+        const uint32_t record = told_.at_node(at);
+        if (record != kNone && is_told_near(record)) {
+            above = record;
+            break;
+        }
+        nodes_[depth++] = at;
         if (tree_.is_first(at)) break;
-        uint32_t above = tree_.parent(at);
-        if (above == kNone) return true;  // out of reach for good
-        waits_ = tree_.is_held(above);
+        uint32_t before = tree_.parent(at);
+        if (before == kNone) return true;  // out of reach for good
+        waits_ = tree_.is_held(before);
         if (waits_) return true;
-        if (!is_found(above)) return true;
+        if (!is_there(before)) return true;
     }
     while (depth != 0) {
-        uint32_t next = path_[--depth];
-        // Another node was told under its number, and is not there any more.
-        if (was_told(next) && !take_back(next, sink)) return false;
-        if (!tell_stored(next, sink)) return false;
+        uint32_t next = nodes_[--depth];
+        uint32_t record = told_.at_node(next);
+        if (record != kNone && !told_.is_current(record)) {
+            // Another node was told under its index, and is not there any more.
+            if (!take_back(record, sink)) return false;
+            record = kNone;
+        }
+        if (record == kNone) record = told_.enter(next, above);
+        if (record == kNone) return true;
+        if (!(was_told(record) ? tell_places(record, sink) : tell_new(record, sink))) return false;
+        above = record;
     }
     return true;
 }
 
-bool Announcer::tell_stored(uint32_t node, EventSink *sink) {
-    uint32_t above = tree_.parent(node), scope = tree_.scope(node);
-    uint32_t root = tree_.scopes().root_of(scope);
-    Told fresh;
-    fresh.block = next_block_;
-    fresh.generation = tree_.generation(node);
-    fresh.ns = namespace_of(root);
-    if (above != kNone) {
-        fresh.position = told_[above].position + books_.geometry.block_tokens;
-        fresh.flags = told_[above].flags & QUIRE_EVENT_KEYED;
+// Tells what the store has of a block.
+bool Announcer::tell_record(uint32_t record, EventSink *sink) {
+    const ToldBlock &told = told_[record];
+    if (!told.in_use) return true;
+    if (told.node == kNone)
+        return was_told(record) ? tell_store(record, sink) : tell_orphan(record, sink);
+    if (!told_.is_current(record)) return true;  // it is taken back first
+    if (!tree_.is_held(told.node)) return tell_node(told.node, sink);
+    waits_ = !was_told(record) || is_to_move(record);
+    return waits_ || tell_store(record, sink);
+}
+
+bool Announcer::tell_orphan(uint32_t record, EventSink *sink) {
+    uint32_t depth = 0;
+    for (uint32_t at = record; at != kNone && !was_told(at); at = told_[at].parent)
+        orphans_[depth++] = at;
+    while (depth != 0) {
+        const uint32_t next = orphans_[--depth];
+        if (told_[next].node == kNone) {
+            if (told_.stored(next) == 0) return true;  // it is taken back first
+            if (!tell_new(next, sink)) return false;
+            continue;
+        }
+        waits_ = told_.is_current(next) && tree_.is_held(told_[next].node);
+        if (waits_ || !told_.is_current(next)) return true;
+        if (!tell_node(told_[next].node, sink)) return false;
+        if (!was_told(next)) return true;
     }
-    if (scope != root || tree_.scopes().words(root)[2] != 0) fresh.flags |= QUIRE_EVENT_KEYED;
-    if (gives_tokens(fresh.ns)) fresh.flags |= QUIRE_EVENT_HAS_TOKENS;
-    fresh.groups = groups_of(node);
-    fresh.host_groups = host_groups_of(node);
-    uint32_t tokens =
-        (fresh.flags & QUIRE_EVENT_HAS_TOKENS) != 0 ? books_.geometry.block_tokens : 0;
-    if (!sink->has_room(static_cast<uint32_t>(std::popcount(fresh.groups)), tokens)) return false;
-    ++next_block_;
-    told_[node] = fresh;
-    if (above != kNone) hang_below(node, above);
-    push_stored(node, fresh.groups, sink);
     return true;
+}
+
+// Gives the block a number.
+bool Announcer::tell_new(uint32_t record, EventSink *sink) {
+    ToldBlock &told = told_[record];
+    const uint32_t groups = is_found(record) ? groups_of(told.node) : told_.stored(record);
+    if (!sink->has_room(static_cast<uint32_t>(std::popcount(groups)), token_count(told)))
+        return false;
+    told.number = next_block_++;
+    told.groups = told.host_groups = told.store_groups = 0;
+    return tell_places(record, sink);
+}
+
+bool Announcer::tell_places(uint32_t record, EventSink *sink) {
+    if (is_found(record) && !tell_groups(record, sink)) return false;
+    return tell_store(record, sink);
 }
 
 // A window may have passed the node in some groups, or come back to it, and blocks may have moved
 // between the device and the host tier. What moved is stored before it is removed, so that a reader
 // always knows one place of it.
-bool Announcer::tell_groups(uint32_t node, EventSink *sink) {
-    Told &told = told_[node];
-    const uint32_t groups = groups_of(node), host = host_groups_of(node);
+bool Announcer::tell_groups(uint32_t record, EventSink *sink) {
+    ToldBlock &told = told_[record];
+    const uint32_t groups = groups_of(told.node), host = host_groups_of(told.node);
     const uint32_t old_host = told.host_groups, moved = groups & told.groups & (host ^ old_host);
     const uint32_t stored = (groups & ~told.groups) | moved;
     const uint32_t removed = (told.groups & ~groups) | moved;
     if ((stored | removed) == 0) return true;
-    uint32_t tokens = (told.flags & QUIRE_EVENT_HAS_TOKENS) != 0 ? books_.geometry.block_tokens : 0;
     auto count = static_cast<uint32_t>(std::popcount(stored) + std::popcount(removed));
-    if (!sink->has_room(count, tokens)) return false;
-    push_removed(node, removed & ~moved, old_host, sink);
+    if (!sink->has_room(count, token_count(told))) return false;
+    push_removed(told, removed & ~moved, old_host, QUIRE_LEVEL_HOST, sink);
     told.groups = groups;
     told.host_groups = host;
-    if (stored != 0) push_stored(node, stored, sink);
-    push_removed(node, moved, old_host, sink);
+    if (stored != 0) push_stored(record, stored, host, QUIRE_LEVEL_HOST, sink);
+    push_removed(told, moved, old_host, QUIRE_LEVEL_HOST, sink);
     return true;
 }
 
-// Takes back the node and all that were told below it, the lowest first.
-bool Announcer::take_back(uint32_t node, EventSink *sink) {
-    for (uint32_t at = node;;) {
-        while (told_[at].first_child != kNone) at = told_[at].first_child;
-        uint32_t groups = told_[at].groups;
-        if (!sink->has_room(static_cast<uint32_t>(std::popcount(groups)), 0)) return false;
-        push_removed(at, groups, told_[at].host_groups, sink);
-        uint32_t above = told_[at].parent;
-        if (above != kNone) unhang(at);
-        told_[at] = Told{};
-        if (at == node) return true;
+// Another store may be below the cache since the reader was told.
+bool Announcer::tell_store(uint32_t record, EventSink *sink) {
+    ToldBlock &told = told_[record];
+    const uint32_t stored = told_.stored(record);
+    if (!take_from_store(record, told.store_level == told_.level() ? stored : 0, sink))
+        return false;
+    const uint32_t fresh = stored & ~told.store_groups;
+    if (fresh == 0) return true;
+    if (!sink->has_room(static_cast<uint32_t>(std::popcount(fresh)), token_count(told)))
+        return false;
+    told.store_groups |= fresh;
+    told.store_level = static_cast<uint16_t>(told_.level());
+    push_stored(record, fresh, fresh, told.store_level, sink);
+    return true;
+}
+
+// left: the groups that the reader goes on to know.
+bool Announcer::take_from_store(uint32_t record, uint32_t left, EventSink *sink) {
+    ToldBlock &told = told_[record];
+    const uint32_t removed = was_told(record) ? told.store_groups & ~left : 0;
+    if (removed == 0) return true;
+    if (!sink->has_room(static_cast<uint32_t>(std::popcount(removed)), 0)) return false;
+    push_removed(told, removed, removed, told.store_level, sink);
+    told.store_groups &= left;
+    return true;
+}
+
+// Takes back the record's block and all that have nodes below it, the lowest first. What the store
+// has of these stays, unless a block before it is nowhere.
+bool Announcer::take_back(uint32_t record, EventSink *sink) {
+    for (uint32_t at = record;;) {
+        while (told_[at].children[ToldBlocks::kWithNode] != kNone)
+            at = told_[at].children[ToldBlocks::kWithNode];
+        ToldBlock &told = told_[at];
+        const bool stays = told_.stored(at) != 0;
+        if (!stays && !take_back_orphans(at, sink)) return false;
+        if (was_told(at)) {
+            if (!(stays ? tell_store(at, sink) : take_from_store(at, 0, sink))) return false;
+            if (!sink->has_room(static_cast<uint32_t>(std::popcount(told.groups)), 0)) return false;
+            push_removed(told, told.groups, told.host_groups, QUIRE_LEVEL_HOST, sink);
+            told.groups = told.host_groups = 0;
+        }
+        const uint32_t above = told.parent;
+        told_.leave_node(at);
+        if (at == record) return true;
         at = above;
     }
 }
 
-void Announcer::push_stored(uint32_t node, uint32_t groups, EventSink *sink) {
-    const Told &told = told_[node];
+// Takes back all orphans below the record, the lowest first.
+bool Announcer::take_back_orphans(uint32_t record, EventSink *sink) {
+    while (told_[record].children[ToldBlocks::kOrphans] != kNone) {
+        uint32_t low = told_[record].children[ToldBlocks::kOrphans];
+        while (told_[low].children[ToldBlocks::kOrphans] != kNone)
+            low = told_[low].children[ToldBlocks::kOrphans];
+        told_.forget_stored(low);
+        if (!take_from_store(low, 0, sink)) return false;
+        told_.free(low);
+    }
+    return true;
+}
+
+// lower: those of the groups that lie at `level`; the others are on the device.
+void Announcer::push_stored(uint32_t record, uint32_t groups, uint32_t lower, uint32_t level,
+                            EventSink *sink) {
+    const ToldBlock &told = told_[record];
     quire_cache_event event{};
     event.kind = QUIRE_EVENT_STORED;
     event.flags = told.flags;
-    event.block = told.block;
-    event.parent = told.parent != kNone ? told_[told.parent].block : 0;
+    event.block = told.number;
+    event.parent = told.parent != kNone ? told_[told.parent].number : 0;
     event.ns = told.ns;
     event.position = told.position;
     event.token_count = books_.geometry.block_tokens;
     event.token_offset = sink->token_count;
-    if ((told.flags & QUIRE_EVENT_HAS_TOKENS) != 0 && groups != 0) {
-        std::memcpy(sink->tokens + sink->token_count, tree_.tokens(node),
-                    uint64_t{books_.geometry.block_tokens} * sizeof(quire_token));
-        sink->token_count += books_.geometry.block_tokens;
+    if (const uint32_t count = token_count(told); count != 0 && groups != 0) {
+        std::memcpy(sink->tokens + sink->token_count, told_.tokens(record),
+                    uint64_t{count} * sizeof(quire_token));
+        sink->token_count += count;
     }
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         event.group = g;
-        event.level = level_in(told.host_groups, g);
+        event.level = (lower >> g & 1) != 0 ? level : uint32_t{QUIRE_LEVEL_DEVICE};
         if ((groups >> g & 1) != 0) sink->push(event);
     }
 }
 
-// host_groups: those whose block was told as in the host tier.
-void Announcer::push_removed(uint32_t node, uint32_t groups, uint32_t host_groups,
+void Announcer::push_removed(const ToldBlock &told, uint32_t groups, uint32_t lower, uint32_t level,
                              EventSink *sink) {
     quire_cache_event event{};
     event.kind = QUIRE_EVENT_REMOVED;
-    event.block = told_[node].block;
-    event.ns = told_[node].ns;
+    event.block = told.number;
+    event.ns = told.ns;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         event.group = g;
-        event.level = level_in(host_groups, g);
+        event.level = (lower >> g & 1) != 0 ? level : uint32_t{QUIRE_LEVEL_DEVICE};
         if ((groups >> g & 1) != 0) sink->push(event);
     }
 }
 
-void Announcer::hang_below(uint32_t node, uint32_t parent) {
-    uint32_t next = told_[parent].first_child;
-    told_[node].parent = parent;
-    told_[node].next = next;
-    if (next != kNone) told_[next].prev = node;
-    told_[parent].first_child = node;
-}
-
-void Announcer::unhang(uint32_t node) {
-    const Told &told = told_[node];
-    if (told.next != kNone) told_[told.next].prev = told.prev;
-    if (told.prev != kNone) {
-        told_[told.prev].next = told.next;
-    } else {
-        told_[told.parent].first_child = told.next;
+Status Announcer::check() const {
+    for (uint32_t i = 0; i < told_.used(); ++i) {
+        const ToldBlock &told = told_[i];
+        if (!told.in_use || !was_told(i) || told.parent == kNone || was_told(told.parent)) continue;
+        return fail(QUIRE_E_INTERNAL, "announcer: block {} was told, and the one before it was not",
+                    told.number);
     }
+    return Status{};
 }
 
 }  // namespace quire

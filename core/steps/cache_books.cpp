@@ -17,7 +17,8 @@ CacheBooks::CacheBooks(const HostAllocator &allocator)
       touched(&host),
       records(&host, &shards),
       loads(&host, &journal, &token_pages),
-      unsaved(&host) {}
+      unsaved(&host),
+      told(&host, &journal, &geometry, &namespaces) {}
 
 CacheBooks::~CacheBooks() {
     for (Sequence &s : sequences) {

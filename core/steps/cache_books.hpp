@@ -15,6 +15,7 @@
 #include "core/steps/loads.hpp"
 #include "core/steps/name_space.hpp"
 #include "core/steps/step_records.hpp"
+#include "core/steps/told_blocks.hpp"
 #include "core/steps/touched_sequences.hpp"
 #include "core/steps/unsaved.hpp"
 
@@ -53,6 +54,7 @@ struct CacheBooks {
     BatchList batches;
     Loads loads;
     Unsaved unsaved;
+    ToldBlocks told;
     quire_cache_stats counts{};
     uint64_t call = 0;        // counts begin and add calls and failures, to mark their sequences
     uint64_t admissions = 0;  // first admissions so far

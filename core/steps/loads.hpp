@@ -80,6 +80,8 @@ class LoadSource {
     // Begins a load if that brings enough. False: the item is computed.
     virtual bool begin_load(const LoadRequest &request, Load *load) = 0;
     virtual uint64_t now_ns() = 0;
+    // The load's sequence has its blocks.
+    virtual void note_used(const Load &load) = 0;
 
  protected:
     ~LoadSource() = default;

@@ -59,6 +59,7 @@ Status Tenants::destroy_namespace(uint64_t handle) {
         return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
     // No sequence lives in it, so all its content belongs to idle scopes.
     books_.journal.forget_account(index);
+    books_.told.forget_namespace(handle);
     books_.namespaces.end(index);
     return Status{};
 }

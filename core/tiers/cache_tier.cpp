@@ -12,6 +12,7 @@ constexpr uint64_t kLoadExpiry = 10 * kSecond;
 constexpr uint64_t kLongest = UINT64_MAX / 2;  // can be added to any time
 constexpr uint64_t kMaxLoadBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxWriteBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxTold = 65'536, kMostTold = uint64_t{1} << 26;
 
 Status check_policy(const quire_cache_tier_desc &desc, bool is_read_only) {
     if (desc.write > QUIRE_TIER_WRITE_BACK)
@@ -19,6 +20,10 @@ Status check_policy(const quire_cache_tier_desc &desc, bool is_read_only) {
     if (is_read_only && desc.write != QUIRE_TIER_WRITE_NONE) {
         return fail(QUIRE_E_ARG,
                     "the store is open READ_ONLY: desc.write must be QUIRE_TIER_WRITE_NONE");
+    }
+    if (desc.max_told_blocks > kMostTold) {
+        return fail(QUIRE_E_ARG, "desc.max_told_blocks is {}: at most {}", desc.max_told_blocks,
+                    kMostTold);
     }
     return Status{};
 }
@@ -60,7 +65,8 @@ Status CacheTier::check(const quire_cache_tier_desc &desc, const quire_store_inf
     return Status{};
 }
 
-Status CacheTier::attach(const quire_cache_tier_desc &desc, StoreLink *link) {
+Status CacheTier::attach(const quire_cache_tier_desc &desc, const quire_store_info &store,
+                         StoreLink *link) {
     desc_ = desc;
     if (desc_.load_timeout_ns == 0) desc_.load_timeout_ns = kLoadTimeout;
     if (desc_.load_expiry_ns == 0) desc_.load_expiry_ns = kLoadExpiry;
@@ -68,6 +74,7 @@ Status CacheTier::attach(const quire_cache_tier_desc &desc, StoreLink *link) {
     if (desc_.load_expiry_ns > kLongest) desc_.load_expiry_ns = kLongest;
     if (desc_.max_load_bytes == 0) desc_.max_load_bytes = kMaxLoadBytes;
     if (desc_.max_write_bytes == 0) desc_.max_write_bytes = kMaxWriteBytes;
+    if (desc_.max_told_blocks == 0) desc_.max_told_blocks = kMaxTold;
     const Geometry &geometry = books_.geometry;
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
         CanonicalBlock form;
@@ -82,9 +89,13 @@ Status CacheTier::attach(const quire_cache_tier_desc &desc, StoreLink *link) {
     ok = ok &&
          books_.loads.open(this, &books_.geometry, static_cast<uint32_t>(books_.sequences.size()),
                            desc_.load_expiry_ns);
+    const bool is_remote = (store.flags & QUIRE_STORE_REMOTE) != 0;
+    ok = ok && books_.told.open(this, static_cast<uint32_t>(desc_.max_told_blocks),
+                                is_remote ? QUIRE_LEVEL_REMOTE : QUIRE_LEVEL_STORE);
     if (!ok) {
         keys_.close();
         books_.unsaved.close();
+        books_.loads.close();
         return no_host_memory();
     }
     link_ = link;
@@ -103,6 +114,7 @@ void CacheTier::note_lie(const Status &status) {
     }
     books_.loads.stop();
     books_.unsaved.stop();
+    books_.told.close();
     for (uint32_t slot = 0; slot < Loads::kMost; ++slot) {
         Load &load = books_.loads[slot];
         if (load.handle == 0 || load.is_ready) continue;
@@ -153,6 +165,7 @@ void CacheTier::begin_detach() {
     books_.loads.stop();
     books_.loads.drop_all();
     books_.unsaved.stop();
+    books_.told.close();
     if (desc_.write == QUIRE_TIER_WRITE_BACK && !is_asleep_ && !lied_) note_all_cached();
 }
 
@@ -213,6 +226,39 @@ void CacheTier::fall_asleep() {
     books_.loads.drop_all();
     books_.loads.stop();
     books_.unsaved.stop();
+    books_.told.close();
+}
+
+// What a load brought, the store has, unless it does not say so any more.
+void CacheTier::note_used(const Load &load) {
+    if (!books_.told.is_open()) return;
+    const Digest &tenant = *keys_.tenant(books_.sequences[load.sequence].root);
+    for (uint32_t i = 0; i < load.length; ++i) {
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            const BlockTable &t = books_.journal.table(load.sequence, g);
+            const uint32_t block = i < t.length ? t.ids.data[i] : kNullBlock;
+            if (load.block(g, i) == kNullBlock || block == kNullBlock) continue;
+            const uint32_t node = books_.journal.pool(g)[block].node;
+            if (node == kNone) continue;
+            const quire_store_label label = keys_.label(load.names[i], g, tenant);
+            if (find_now(label) == QUIRE_STORE_PRESENT)
+                books_.told.add(node, load.names[i], g, label.key);
+        }
+    }
+}
+
+// QUIRE_STORE_*.
+uint8_t CacheTier::find_now(const quire_store_label &label) {
+    uint8_t found = QUIRE_STORE_UNKNOWN;
+    quire_error ignored{};
+    ignored.struct_size = sizeof ignored;
+    return link_->find(&label, 1, &found, &ignored).ok() ? found : uint8_t{QUIRE_STORE_UNKNOWN};
+}
+
+bool CacheTier::name_of(uint32_t node, Digest *name) {
+    const NodeName *known = keys_.of_node(node);
+    if (known != nullptr) *name = known->name;
+    return known != nullptr;
 }
 
 }  // namespace quire

@@ -25,7 +25,7 @@
 
 namespace quire {
 
-class CacheTier final : public LoadSource, public LossWatch {
+class CacheTier final : public LoadSource, public LossWatch, public BlockNames {
  public:
     // The most that one call of a step does, besides one block: about 1 ms of copying and checking.
     static constexpr uint64_t kStepBytes = uint64_t{4} << 20;
@@ -40,7 +40,8 @@ class CacheTier final : public LoadSource, public LossWatch {
     Status check(const quire_cache_tier_desc &desc, const quire_store_info &store,
                  bool is_read_only) const;
     // REQUIRES: check(), and no tier is attached.
-    Status attach(const quire_cache_tier_desc &desc, StoreLink *link);
+    Status attach(const quire_cache_tier_desc &desc, const quire_store_info &store,
+                  StoreLink *link);
     bool is_attached() const { return link_ != nullptr; }
 
     // Reads answers, checks and copies values, begins requests: most_bytes and one block at most.
@@ -71,6 +72,8 @@ class CacheTier final : public LoadSource, public LossWatch {
     uint64_t now_ns() override { return link_->now_ns(); }
     bool would_lose(uint32_t node, uint32_t group) const override;
     void note_loss() override { ++books_.loads.counts.blocks_evicted; }
+    void note_used(const Load &load) override;
+    bool name_of(uint32_t node, Digest *name) override;
 
  private:
     // The last look at a group's oldest blocks.
@@ -121,6 +124,7 @@ class CacheTier final : public LoadSource, public LossWatch {
     void make_progress(uint64_t most_bytes);
     void spend(uint64_t bytes) { budget_ = bytes < budget_ ? budget_ - bytes : 0; }
     void note_lie(const Status &status);
+    uint8_t find_now(const quire_store_label &label);
 
     // load_begin
     bool name_blocks(const LoadRequest &request, uint32_t from, uint32_t end, Load *load);
@@ -136,9 +140,11 @@ class CacheTier final : public LoadSource, public LossWatch {
     // load_progress
     void reap();
     void take_answer(const quire_store_answer &answer);
+    void take_notice(const quire_store_answer &notice);
     void take_value(const Transfer &transfer, const quire_store_answer &answer, Load *load);
     bool is_right(const Transfer &transfer, const Load &load, CanonicalBlock *form);
-    void lose(Load *load, uint32_t index);
+    void lose(Load *load, uint64_t entry);
+    void do_without(Load *load, uint32_t index);
     void miss(Load *load);
     void cut(Load *load, uint32_t length);
     void end_wait(Load *load);
@@ -165,6 +171,7 @@ class CacheTier final : public LoadSource, public LossWatch {
     bool begin_landing(uint32_t node, NodeName *name, uint32_t group);
     bool has_landed(const Landing &landing, bool *has_failed);
     bool still_holds(const Landing &landing) const;
+    void end_put(const Transfer &transfer, const quire_store_answer &answer);
     bool put(uint32_t node, uint32_t group, const uint8_t *const *parts);
     bool put_landing(const Landing &landing, uint32_t at);
     bool write_front();

@@ -27,7 +27,7 @@ void CacheTier::reap() {
 }
 
 void CacheTier::take_answer(const quire_store_answer &answer) {
-    if (answer.kind == 0) return;  // a notice: what find says of now is what counts
+    if (answer.kind == 0) return take_notice(answer);
     Transfer *transfer = link_->transfers.find(answer.cookie, answer.kind);
     if (transfer == nullptr || answer.outcome > QUIRE_STORE_CANCELLED)
         return note_lie(fail(QUIRE_E_BACKEND,
@@ -44,10 +44,17 @@ void CacheTier::take_answer(const quire_store_answer &answer) {
         const bool is_done = answer.outcome == QUIRE_STORE_DONE;
         ++(is_done ? counts.blocks_written : counts.blocks_refused);
         counts.bytes_written += is_done ? transfer->piece.size_bytes : 0;
+        end_put(*transfer, answer);
     } else if (answer.kind == QUIRE_STORE_FLUSH) {
         is_flushed_ = true;
     }
     link_->transfers.end(transfer);
+}
+
+// Loads ask find, so a notice is for readers of events alone.
+void CacheTier::take_notice(const quire_store_answer &notice) {
+    if (notice.outcome == QUIRE_STORE_NOTICE_GONE) books_.told.remove(notice.label.key);
+    if (notice.outcome == QUIRE_STORE_NOTICE_LOST) books_.told.remove_all();
 }
 
 // True if the value is the block that the load awaits; counts what is wrong with it.
@@ -80,25 +87,24 @@ bool CacheTier::is_right(const Transfer &transfer, const Load &load, CanonicalBl
 
 void CacheTier::take_value(const Transfer &transfer, const quire_store_answer &answer, Load *load) {
     quire_cache_tier_stats &counts = books_.loads.counts;
-    const uint32_t index = load->index_of(transfer.entry);
     CanonicalBlock form;
     switch (answer.outcome) {
         case QUIRE_STORE_DONE:
             spend(transfer.piece.size_bytes);
             if (is_right(transfer, *load, &form)) break;
-            return lose(load, index);
+            return lose(load, transfer.entry);
         case QUIRE_STORE_DAMAGED:
             ++counts.values_damaged;
-            return lose(load, index);
+            return lose(load, transfer.entry);
         case QUIRE_STORE_FOREIGN:
         case QUIRE_STORE_SIZE:
             ++counts.values_foreign;
-            return lose(load, index);
+            return lose(load, transfer.entry);
         case QUIRE_STORE_MISS:
-            return lose(load, index);
+            return lose(load, transfer.entry);
         default:
             load->has_failed = true;
-            return lose(load, index);
+            return do_without(load, load->index_of(transfer.entry));
     }
     const uint32_t block = load->blocks[transfer.entry];
     clear_host_block(books_.shards, form.header().group, block);
@@ -121,9 +127,17 @@ void CacheTier::miss(Load *load) {
     books_.loads.fail(load);
 }
 
+// The store does not have the value of an entry.
+void CacheTier::lose(Load *load, uint64_t entry) {
+    const uint32_t group = load->group_of(entry), index = load->index_of(entry);
+    const Digest &tenant = *keys_.tenant(books_.sequences[load->sequence].root);
+    books_.told.remove(keys_.label(load->names[index], group, tenant).key);
+    do_without(load, index);
+}
+
 // A value of the block `index` is not to be had. The blocks before it still make a hit, unless they
 // are too few, or a window needs blocks for it that the load does not have.
-void CacheTier::lose(Load *load, uint32_t index) {
+void CacheTier::do_without(Load *load, uint32_t index) {
     const bool is_missed = books_.geometry.any_window || !is_enough(index, load->found);
     cut(load, is_missed ? 0 : index);
     if (is_missed) {

@@ -108,8 +108,12 @@ void CacheTier::ask_for_loads() {
 void CacheTier::take_found(const Transfer &transfer, const quire_store_answer &answer, Load *load) {
     const uint32_t group = load->group_of(transfer.entry), index = load->index_of(transfer.entry);
     const bool is_there = answer.outcome == QUIRE_STORE_DONE;
-    load->has_failed |= answer.outcome > QUIRE_STORE_DAMAGED;
     load->found_in_store[transfer.entry] = is_there ? QUIRE_STORE_PRESENT : QUIRE_STORE_ABSENT;
+    const Digest &tenant = *keys_.tenant(books_.sequences[load->sequence].root);
+    const bool is_unsure = answer.outcome > QUIRE_STORE_DAMAGED;
+    load->has_failed |= is_unsure;
+    if (!is_there && !is_unsure)
+        books_.told.remove(keys_.label(load->names[index], group, tenant).key);
     if (is_there || books_.geometry.groups[group].windowed) {
         --load->awaited;
     } else {

@@ -16,9 +16,9 @@ namespace quire {
 struct Transfer {
     uint64_t cookie = 0;  // 0: unused
     uint32_t kind = 0;    // QUIRE_STORE_*
-    uint32_t load = 0;    // GET and FIND: the load's slot, and below its serial and entry
-    uint64_t serial = 0;
-    uint32_t entry = 0;
+    uint32_t load = 0;    // GET and FIND: the load's slot; PUT: a node
+    uint64_t serial = 0;  // of the load; the node's generation
+    uint32_t entry = 0;   // of the load; a group
     bool is_cancelled = false;
     quire_store_piece piece{};
     Array<uint8_t> bytes;

@@ -57,12 +57,10 @@ bool CacheTier::write_block(uint32_t node, NodeName *name, uint32_t group) {
         return true;
     }
     quire_store_label label = keys_.label(name->name, group, *keys_.tenant(keys_.root_of(node)));
-    uint8_t found = 0;
-    quire_error ignored{};
-    ignored.struct_size = sizeof ignored;
-    if (link_->find(&label, 1, &found, &ignored).ok() && found == QUIRE_STORE_PRESENT) {
+    if (find_now(label) == QUIRE_STORE_PRESENT) {
         ++counts.blocks_known;
         name->groups |= 1u << group;
+        books_.told.add(node, name->name, group, label.key);
         return true;
     }
     return is_host ? write_host_block(node, name, group) : begin_landing(node, name, group);
@@ -172,6 +170,21 @@ bool CacheTier::still_holds(const Landing &landing) const {
     return b.node == landing.node && b.ready == landing.ready;
 }
 
+// The store may have lost the value again, or had it before it refused another.
+void CacheTier::end_put(const Transfer &transfer, const quire_store_answer &answer) {
+    if (!books_.told.is_open()) return;
+    const uint8_t found = find_now(answer.label);
+    const bool is_done = answer.outcome == QUIRE_STORE_DONE;
+    if (found == QUIRE_STORE_ABSENT || (found == QUIRE_STORE_UNKNOWN && !is_done))
+        return books_.told.remove(answer.label.key);
+    if (found == QUIRE_STORE_UNKNOWN) return;  // it counted as there, and a notice may have come
+    const PrefixTree &tree = books_.journal.tree();
+    if (tree.generation(transfer.load) != transfer.serial) return;
+    const NodeName *name = keys_.of_node(transfer.load);
+    if (name != nullptr)
+        books_.told.add(transfer.load, name->name, transfer.entry, answer.label.key);
+}
+
 // Gives a node's block to the store, whose part of each shard lies at parts[shard]. False: not now.
 bool CacheTier::put(uint32_t node, uint32_t group, const uint8_t *const *parts) {
     const uint64_t size = form_bytes_[group];
@@ -198,6 +211,9 @@ bool CacheTier::put(uint32_t node, uint32_t group, const uint8_t *const *parts) 
     write_scales(books_.scales, form, t->bytes.data());
     form.seal(t->bytes.data());
     spend(size);
+    t->load = node;
+    t->serial = tree.generation(node);
+    t->entry = group;
     quire_store_request request{};
     request.kind = QUIRE_STORE_PUT;
     request.cookie = t->cookie;
@@ -208,7 +224,10 @@ bool CacheTier::put(uint32_t node, uint32_t group, const uint8_t *const *parts) 
     quire_error why{};
     why.struct_size = sizeof why;
     Status given = link_->submit(&request, 1, &taken, &why);
-    if (given.ok() && taken == 1) return true;
+    if (given.ok() && taken == 1) {
+        books_.told.add(node, name->name, group, request.label.key);
+        return true;
+    }
     books_.loads.counts.blocks_refused += given.ok() ? 0 : 1;
     if (taken == 0) {
         link_->transfers.end(t);

@@ -67,6 +67,10 @@ typedef struct quire_cache_tier_desc {
                                  dropped; 0 = 10 s */
     uint64_t max_load_bytes;  /* asked for at once; 0 = 64 MiB */
     uint64_t max_write_bytes; /* given to the store at once; 0 = 16 MiB */
+    /* Blocks of the store of which a reader of events is told, at most 2^26; past it the oldest are
+     * told as removed. 0 = 65,536. Each takes about 100 bytes and its tokens, from the attachment
+     * on, in a cache with QUIRE_CACHE_EVENTS. */
+    uint64_t max_told_blocks;
 } quire_cache_tier_desc;
 
 typedef struct quire_cache_tier_progress {

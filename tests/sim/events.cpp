@@ -4,6 +4,7 @@
 // compared with what can be found.
 #include <algorithm>
 
+#include "cache_tier.hpp"
 #include "world.hpp"
 
 namespace sim {
@@ -18,7 +19,7 @@ bool World::has_events() const { return (config.flags & QUIRE_CACHE_EVENTS) != 0
 void World::take_stored(const quire_cache_event &event) {
     const auto number = static_cast<unsigned long long>(event.block);
     const auto parent = told_.find(event.parent);
-    if (event.block == 0 || event.group >= blocks_.size() || event.level > QUIRE_LEVEL_HOST ||
+    if (event.block == 0 || event.group >= blocks_.size() || event.level > QUIRE_LEVEL_STORE ||
         event.token_count != config.block_tokens)
         fail("event", "block %llu is stored in group %u, level %u, with %u tokens", number,
              event.group, event.level, event.token_count);
@@ -51,6 +52,26 @@ void World::take_removed(const quire_cache_event &event) {
                  static_cast<unsigned long long>(other));
 }
 
+// No more blocks are told to be in the store than it has, once all answers and notices are read;
+// and none where the tier loads nothing.
+void World::check_told_store(const std::map<std::pair<uint32_t, uint32_t>, int64_t> &counts) {
+    const bool loads = has_tier() && !tier_is_dead();
+    if (loads && tier_->store->waiting() != 0) return;
+    std::map<uint32_t, int64_t> stored;  // of each group
+    if (loads)
+        for (const auto &[key, record] : tier_->store->records)
+            if (const auto at = tier_->names.find(key); at != tier_->names.end())
+                ++stored[at->second.group];
+    for (const auto &[place, told] : counts) {
+        if (place.second != QUIRE_LEVEL_STORE) continue;
+        tally_->told_in_store += static_cast<uint64_t>(told);
+        if (told > stored[place.first])
+            fail("event-store", "%lld blocks of group %u are in the store by events, and %lld are",
+                 static_cast<long long>(told), place.first,
+                 static_cast<long long>(stored[place.first]));
+    }
+}
+
 // Reads all that there is to be told, and compares it with the nodes that are linked.
 void World::check_events(const std::vector<Node> &nodes) {
     if (!has_events() || mix(ops_, config.seed) % 3 == 0) return;
@@ -74,15 +95,16 @@ void World::check_events(const std::vector<Node> &nodes) {
     for (const auto &[number, told] : told_)
         for (const auto &[group, level] : told.places) {
             ++counts[{group, level}];
-            if (told.places.count({group, 1 - level}) != 0)
+            if (level == QUIRE_LEVEL_HOST && told.places.count({group, QUIRE_LEVEL_DEVICE}) != 0)
                 fail("event-levels", "block %llu of group %u is on both levels by its events",
                      static_cast<unsigned long long>(number), group);
         }
     for (const Node &node : nodes)
         for (uint32_t g = 0; g < node.blocks.size(); ++g)
             if (node.blocks[g] != 0) --counts[{g, (node.blocks[g] & kHostBit) != 0}];
+    check_told_store(counts);
     for (const auto &[place, left] : counts)
-        if (left != 0)
+        if (left != 0 && place.second != QUIRE_LEVEL_STORE)
             fail("event-count", "%lld more blocks of group %u, level %u, by events than by nodes",
                  static_cast<long long>(left), place.first, place.second);
 }

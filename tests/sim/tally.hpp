@@ -31,7 +31,7 @@ namespace sim {
     T(queues_abandoned) T(steps_beside_abandoned) T(clock_reads) T(moves) T(moves_made) \
     T(moves_resharded) T(moves_timed_out) T(quotas_judged) T(pools_judged) T(probes_again) \
     T(host_seeds) T(blocks_demoted) T(blocks_promoted) T(host_cached_most) \
-    T(levels_checked) T(published_judged) T(swaps_must_fit) T(events_read) \
+    T(levels_checked) T(published_judged) T(swaps_must_fit) T(events_read) T(told_in_store) \
     T(tier_seeds) T(tier_attached) T(tier_detach_late) T(tier_values) T(items_loading) \
     T(load_ended) T(loads_begun) T(loads_ready) T(loads_used) T(loads_missed) T(loads_failed) \
     T(loads_late) T(loads_expired) T(loads_cancelled) T(loads_short) T(tokens_loaded) \

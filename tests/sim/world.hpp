@@ -298,6 +298,7 @@ class World {
     void take_stored(const quire_cache_event &event);
     void take_removed(const quire_cache_event &event);
     void check_events(const std::vector<Node> &nodes);
+    void check_told_store(const std::map<std::pair<uint32_t, uint32_t>, int64_t> &counts);
     // host_prefixes.cpp
     void probe_all(Snapshot &words);
     void count_levels();

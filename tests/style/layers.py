@@ -21,7 +21,7 @@ FOLDERS = [["base"], ["blocks", "scales"], ["device"], ["transfer"], ["steps"],
            ["move", "replica", "session", "tiers"], ["parts"], ["inspect"], [""]]
 # The same for the files of steps/.
 STEPS = [["loads", "name_space", "pressure", "sequence_keys", "touched_sequences", "unsaved"],
-         ["step"],
+         ["step", "told_blocks"],
          ["step_records"],
          ["cache_books"],
          ["prefixes", "runs", "tenants", "witness"],

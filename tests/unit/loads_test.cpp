@@ -43,6 +43,7 @@ class LoadsInBooks : public testing::Test, public LoadSource {
         return true;
     }
     uint64_t now_ns() override { return 0; }
+    void note_used(const Load &) override {}
 
     // The check's words while the field has that value.
     template <typename T, typename Value>

@@ -432,11 +432,12 @@ class Cache(CacheBase):
     def attach_tier(self, tier: Tier, *, fingerprint: bytes = b"",
                     write: TierWrite = TierWrite.THROUGH, min_load_tokens: int = 0,
                     load_timeout: Optional[float] = None, load_expiry: Optional[float] = None,
-                    max_load_bytes: int = 0, max_write_bytes: int = 0) -> None:
+                    max_load_bytes: int = 0, max_write_bytes: int = 0,
+                    max_told_blocks: int = 0) -> None:
         """Puts a store below the cache's prefixes; it then serves this cache alone. The arguments
         are the fields of quire_cache_tier_desc in quire/cache_tier.h, times in seconds."""
         _tier.attach(self, tier, fingerprint, write, min_load_tokens, load_timeout, load_expiry,
-                     max_load_bytes, max_write_bytes)
+                     max_load_bytes, max_write_bytes, max_told_blocks)
 
     def detach_tier(self, timeout: Optional[float] = None) -> None:
         """Writes what waits, flushes the store and takes it away. Errors: TimeoutError after

@@ -70,14 +70,14 @@ def _limit(seconds: Optional[float]) -> int:
 
 def attach(cache: Any, tier: Tier, fingerprint: bytes, write: TierWrite, min_load_tokens: int,
            load_timeout: Optional[float], load_expiry: Optional[float], max_load_bytes: int,
-           max_write_bytes: int) -> None:
+           max_write_bytes: int, max_told_blocks: int) -> None:
     """Cache.attach_tier."""
     if len(fingerprint) > 32:
         raise errors.ArgumentError(f"fingerprint has {len(fingerprint)} bytes: at most 32")
     desc = new("quire_cache_tier_desc", fingerprint=fingerprint.ljust(32, b"\0"), write=write,
                min_load_tokens=min_load_tokens, load_timeout_ns=_limit(load_timeout),
                load_expiry_ns=_limit(load_expiry), max_load_bytes=max_load_bytes,
-               max_write_bytes=max_write_bytes)
+               max_write_bytes=max_write_bytes, max_told_blocks=max_told_blocks)
     cache._call("cache_attach_tier", expect(tier, Tier, "tier"), desc, beside=(tier,))
 
 

@@ -8,6 +8,13 @@
  * step waits for a reader: between two reads the changes of one block add up to at most a removal
  * and a new block. A block that came and went in between is not mentioned.
  *
+ * A store below the cache (cache_tier.h) is a level of its own: a block may be there and on the
+ * device or in the host tier at once, and is stored once for each. A reader learns which blocks the
+ * cache gave to the store, found in it, or loaded from it, since it was attached; until the store
+ * says that one is gone, a load does not get it, or the tier is detached. Nothing finds a block in
+ * the store if a block before it is nowhere: it is removed then, and stored again once a load
+ * brings it, or it is computed and the store turns out to have it.
+ *
  * Two blocks with equal tokens may follow the same block for a while, after a step was dropped or
  * aborted in part: a sequence then finds what follows one of them.
  *
@@ -44,16 +51,22 @@ enum {
 
 /* An array element: no struct head. */
 /* A block that moves between levels is stored in the new one before it is removed from the old
- * one. */
-enum { QUIRE_LEVEL_DEVICE = 0, QUIRE_LEVEL_HOST = 1 };
+ * one. It lies on the device or in the host tier, and in the store as well or alone. */
+enum {
+    QUIRE_LEVEL_DEVICE = 0,
+    QUIRE_LEVEL_HOST = 1,
+    QUIRE_LEVEL_STORE = 2, /* in the store below the cache (cache_tier.h) */
+    QUIRE_LEVEL_REMOTE = 3 /* there too, and the store is QUIRE_STORE_REMOTE */
+};
 
 typedef struct quire_cache_event {
     uint32_t kind;      /* QUIRE_EVENT_* */
     uint32_t flags;     /* QUIRE_EVENT_HAS_TOKENS, QUIRE_EVENT_KEYED; of a stored block */
-    uint64_t block;     /* the block's number, never 0, and never used again in this cache */
+    uint64_t block;     /* the block's number, never 0. It is never another block's: one that was in
+                           the store alone has it still when a load brings it back */
     uint64_t parent;    /* of a stored block: the number of the block before it; 0 if it is first */
     quire_namespace ns; /* whose sequences find it; 0 = the default namespace */
-    uint32_t group;     /* a block is stored and removed once per group that holds it */
+    uint32_t group;     /* a block is stored and removed once per group and level that hold it */
     uint32_t level;     /* where it lies, or lay: QUIRE_LEVEL_* */
     uint32_t position;  /* of a stored block: the place of its first token */
     uint32_t token_count;  /* of a stored block: block_tokens */

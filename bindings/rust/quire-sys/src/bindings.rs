@@ -2000,12 +2000,13 @@ pub struct quire_cache_tier_desc {
     pub load_expiry_ns: u64,
     pub max_load_bytes: u64,
     pub max_write_bytes: u64,
+    pub max_told_blocks: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of quire_cache_tier_desc",
-    ][::core::mem::size_of::<quire_cache_tier_desc>() - 88usize];
+    ][::core::mem::size_of::<quire_cache_tier_desc>() - 96usize];
     [
         "Alignment of quire_cache_tier_desc",
     ][::core::mem::align_of::<quire_cache_tier_desc>() - 8usize];
@@ -2039,6 +2040,9 @@ const _: () = {
     [
         "Offset of field: quire_cache_tier_desc::max_write_bytes",
     ][::core::mem::offset_of!(quire_cache_tier_desc, max_write_bytes) - 80usize];
+    [
+        "Offset of field: quire_cache_tier_desc::max_told_blocks",
+    ][::core::mem::offset_of!(quire_cache_tier_desc, max_told_blocks) - 88usize];
 };
 impl Default for quire_cache_tier_desc {
     fn default() -> Self {
@@ -2687,6 +2691,8 @@ pub const QUIRE_EVENT_KEYED: _bindgen_ty_28 = 2;
 pub type _bindgen_ty_28 = u32;
 pub const QUIRE_LEVEL_DEVICE: _bindgen_ty_29 = 0;
 pub const QUIRE_LEVEL_HOST: _bindgen_ty_29 = 1;
+pub const QUIRE_LEVEL_STORE: _bindgen_ty_29 = 2;
+pub const QUIRE_LEVEL_REMOTE: _bindgen_ty_29 = 3;
 pub type _bindgen_ty_29 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]

@@ -41,6 +41,8 @@ pub struct AttachOptions {
     pub max_load_bytes: u64,
     /// Given to the store at once.
     pub max_write_bytes: u64,
+    /// Blocks of the store of which a reader of events is told.
+    pub max_told_blocks: u64,
 }
 
 mirror! {
@@ -88,6 +90,7 @@ impl Cache {
             load_expiry_ns: limit(options.load_expiry),
             max_load_bytes: options.max_load_bytes,
             max_write_bytes: options.max_write_bytes,
+            max_told_blocks: options.max_told_blocks,
         });
         let inner = &self.inner;
         let mut attached = inner.tier.lock().unwrap_or_else(PoisonError::into_inner);

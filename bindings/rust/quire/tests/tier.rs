@@ -18,6 +18,7 @@ const WRITES: AttachOptions = AttachOptions {
     load_expiry: None,
     max_load_bytes: 0,
     max_write_bytes: 0,
+    max_told_blocks: 0,
 };
 
 fn open(served: &Served, store: &str, settings: &[(&str, &str)]) -> Tier {
