@@ -36,8 +36,10 @@ var kinds = map[quire.GroupKind]string{
 	quire.Cross: "cross_attention",
 }
 
-// media are vLLM's words for the levels: device memory, and the host tier.
-var media = [...]string{"GPU", "CPU"}
+// media are words for the levels: vLLM's for device memory, the host tier and a store; and Dynamo's
+// for a store that other machines share, which vLLM calls STORAGE of another locality, and Dynamo
+// passes over.
+var media = [...]string{"GPU", "CPU", "STORAGE", "EXTERNAL"}
 
 // place is where a group holds a block. A block that moves is in two places for a moment.
 type place struct {

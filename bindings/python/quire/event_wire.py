@@ -27,7 +27,9 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 from .events import EventFlags, EventKind, Events
 from .groups import Group, GroupKind
 
-_MEDIA = ("GPU", "CPU")  # vLLM's words for the levels: device memory, and the host tier
+# Words for the levels: vLLM's for device memory, the host tier and a store; and Dynamo's for one
+# that other machines share, which vLLM calls STORAGE of another locality, and Dynamo passes over.
+_MEDIA = ("GPU", "CPU", "STORAGE", "EXTERNAL")
 _WITH_TOKENS = EventFlags.HAS_TOKENS | EventFlags.KEYED
 
 # vLLM's kv_cache_spec_kind. Routers count on the blocks of full attention only.

@@ -6,7 +6,8 @@ other projects:
               events, too: a message must decode, and encoded again have the same fields in the
               same order
   Dynamo      Dynamo's RadixTree (the package ai-dynamo-runtime), fed with what Vllm decoded
-  DynamoWire  Dynamo's decoder and tree (the crate dynamo-kv-router), which take the bytes
+  DynamoWire  Dynamo's decoder, its tree and its indexes of lower tiers (the crate
+              dynamo-kv-router), which take the bytes
   Llmd        llm-d's decoder and index (the Go module of llm-d-kv-cache), which take the bytes
 
 Each needs what is not installed here by default; missing() says what, for the reason of a skip.
@@ -101,6 +102,7 @@ class Plain:
         self.block_tokens = block_tokens
         self.blocks = {}  # by (parent, name, tokens)
         self.places = {}  # the keys of self.blocks, by block
+        self.media = {}   # where a block is
 
     @staticmethod
     def missing():
@@ -111,19 +113,24 @@ class Plain:
         for event in msgpack.unpackb(content)[1]:
             kind, *values = event.values() if isinstance(event, dict) else event
             if kind == "AllBlocksCleared":
-                self.blocks, self.places = {}, {}
+                self.blocks, self.places, self.media = {}, {}, {}
             elif kind == "BlockRemoved":
                 for block in values[0]:
-                    del self.blocks[self.places.pop(block)]
+                    self.media[block].remove(values[1])
+                    if not self.media[block]:
+                        del self.media[block], self.blocks[self.places.pop(block)]
             else:
-                hashes, parent, tokens, size, _, _, name = values[:7]
+                hashes, parent, tokens, size, _, medium, name = values[:7]
                 if parent is not None and parent not in self.places:
                     raise AssertionError(f"the parent of {event} is not known")
                 for i, block in enumerate(hashes):
                     place = parent, name, tuple(tokens[i * size:(i + 1) * size])
-                    if block in self.places or place in self.blocks:
-                        raise AssertionError(f"{event} is told twice")
+                    media = self.media.setdefault(block, set())
+                    if (medium in media or self.blocks.get(place, block) != block
+                            or self.places.get(block, place) != place):
+                        raise AssertionError(f"{event} is told twice, or in two ways")
                     self.blocks[place], self.places[block] = block, place
+                    media.add(medium)
                     parent = block
 
     def find(self, tokens, name=None):

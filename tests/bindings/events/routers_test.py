@@ -77,6 +77,7 @@ class Routers:
 
     judge = None      # a class of judges.py
     in_go = False
+    has_store = False
     arrays = False    # the form of the events
     block_tokens = 4
 
@@ -86,7 +87,8 @@ class Routers:
             reason = "the Go package is not built: ./dev setup go installs what it needs"
         if reason:
             self.skipTest(reason)
-        self.engine = engines.GoEngine(PLAYER) if self.in_go else engines.PythonEngine()
+        self.engine = (engines.GoEngine(PLAYER) if self.in_go else engines.StoreEngine()
+                       if self.has_store else engines.PythonEngine())
         self.addCleanup(self.engine.close)
 
     def router(self):
@@ -151,6 +153,14 @@ class Routers:
         self.assertGreaterEqual(subscriber.replays, 3)
 
 
+class StoreRouters(Routers):
+    """The engine has a store. What it has does not fit into the messages that are kept in the other
+    case."""
+
+    has_store = True
+    test_find_it_again_after_they_lost_messages = None
+
+
 class PlainFollowsPython(Routers, unittest.TestCase):
     judge = judges.Plain
 
@@ -158,6 +168,10 @@ class PlainFollowsPython(Routers, unittest.TestCase):
 class PlainFollowsPythonInArrays(Routers, unittest.TestCase):
     judge = judges.Plain
     arrays = True
+
+
+class PlainFollowsAStore(StoreRouters, unittest.TestCase):
+    judge = judges.Plain
 
 
 class PlainFollowsGo(Routers, unittest.TestCase):
@@ -183,12 +197,21 @@ class DynamoWireFollowsPythonInArrays(Routers, unittest.TestCase):
     arrays = True
 
 
+class DynamoWireFollowsAStore(StoreRouters, unittest.TestCase):
+    judge = judges.DynamoWire
+
+
 class DynamoWireFollowsGo(Routers, unittest.TestCase):
     judge = judges.DynamoWire
     in_go = True
 
 
 class LlmdFollowsPython(Routers, unittest.TestCase):
+    judge = judges.Llmd
+    arrays = True
+
+
+class LlmdFollowsAStore(StoreRouters, unittest.TestCase):
     judge = judges.Llmd
     arrays = True
 
