@@ -2,6 +2,7 @@
 
 #include "capacity.hpp"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "fleet.hpp"
@@ -55,10 +56,13 @@ void check_options(const CapacityOptions &options) {
         throw Failure("--engines must be 1 to 100000", kUsage);
     if (!(options.affinity >= 0 && options.affinity <= 1))
         throw Failure("--affinity must be 0 to 1", kUsage);
-    if (options.nodes == 0) throw Failure("--nodes must be at least 1", kUsage);
+    if (options.nodes == 0 || options.nodes > kMostEngines)
+        throw Failure("--nodes must be 1 to 100000", kUsage);
     if (options.replicas > 16) throw Failure("--replicas must be at most 16", kUsage);
-    if (options.engine_price < 0 || options.memory_price < 0)
-        throw Failure("a price must not be negative", kUsage);
+    for (double price : {options.engine_price, options.memory_price}) {
+        if (!std::isfinite(price) || price < 0)
+            throw Failure("a price must be a number of 0 or more", kUsage);
+    }
     if (options.engine_price > 0 && options.prefill.empty())
         throw Failure("--engine-price needs --prefill, which says what a hit saves", kUsage);
 }
@@ -88,12 +92,16 @@ void add_memory(const Sizes &sizes, const FleetCounts &counts, nlohmann::ordered
     (*out)["cluster_used_bytes"] = counts.cluster_blocks * sizes.cluster_block_bytes;
 }
 
+// Of a block of the trace on the network.
+double bytes_of_load(const Sizes &sizes) {
+    return static_cast<double>(sizes.values_of_block * (sizes.value_bytes + kSentBytes));
+}
+
 void add_network(const CapacityOptions &options, const Sizes &sizes, const FleetCounts &counts,
                  const FleetOptions &fleet, nlohmann::ordered_json *out) {
     const double seconds = static_cast<double>(counts.duration_ms) / 1000;
     const double window = static_cast<double>(fleet.window_ms) / 1000;
-    const auto block =
-        static_cast<double>(sizes.values_of_block * (sizes.value_bytes + kSentBytes));
+    const double block = bytes_of_load(sizes);
     auto rate = [block](uint64_t blocks, double over) {
         return static_cast<double>(blocks) * block / over;
     };
@@ -112,11 +120,16 @@ void add_network(const CapacityOptions &options, const Sizes &sizes, const Fleet
                                  rate_of("--link", options.link);
 }
 
-void add_worth(const CapacityOptions &options, const FleetCounts &counts,
+void add_worth(const CapacityOptions &options, const Sizes &sizes, const FleetCounts &counts,
                nlohmann::ordered_json *out) {
     if (options.prefill.empty()) return;
     const double per_second = rate_of("--prefill", options.prefill);
-    const double saved = static_cast<double>(counts.cluster_tokens) / per_second;
+    double saved = static_cast<double>(counts.cluster_tokens) / per_second;
+    // What takes longer to load than to compute is worth nothing.
+    if (!options.link.empty() &&
+        bytes_of_load(sizes) / rate_of("--link", options.link) > kTokensPerHash / per_second) {
+        saved = 0;
+    }
     const double engines = saved * 1000 / static_cast<double>(counts.duration_ms);
     if (counts.loads != 0)
         (*out)["seconds_saved_per_load"] = saved / static_cast<double>(counts.loads);
@@ -164,7 +177,7 @@ void capacity(const CapacityOptions &options) {
     if (fleet.cluster_blocks != 0) {
         add_memory(sizes, counts, &out);
         add_network(options, sizes, counts, fleet, &out);
-        add_worth(options, counts, &out);
+        add_worth(options, sizes, counts, &out);
     }
     print_report(out, options.json);
 }

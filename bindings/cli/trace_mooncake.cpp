@@ -13,6 +13,8 @@ namespace {
 
 constexpr uint64_t kMaxHashId = (uint64_t{1} << 31) / kTokensPerHash - 1;
 
+constexpr double kMostMs = 366.0 * 86'400'000;
+
 uint32_t length_of(const nlohmann::json &line, const char *key) {
     auto found = line.find(key);
     if (found == line.end()) throw std::runtime_error(std::string("it has no ") + key);
@@ -20,6 +22,16 @@ uint32_t length_of(const nlohmann::json &line, const char *key) {
     if (value > kMaxLength)
         throw std::runtime_error(std::string(key) + " is not a whole number up to 2^24");
     return static_cast<uint32_t>(value);
+}
+
+// Milliseconds; 0: the line does not say.
+uint64_t time_of(const nlohmann::json &line) {
+    auto found = line.find("timestamp");
+    if (found == line.end()) return 0;
+    const double value = found->is_number() ? found->get<double>() : -1;
+    if (!(value >= 0 && value <= kMostMs))
+        throw std::runtime_error("timestamp is not a number of milliseconds up to a year");
+    return static_cast<uint64_t>(value);
 }
 
 std::vector<uint32_t> ids_of(const nlohmann::json &line) {
@@ -52,9 +64,7 @@ Request parse_mooncake(const std::string &text) {
     request.output_length = length_of(line, "output_length");
     if (request.input_length == 0) throw std::runtime_error("input_length is 0");
     request.hash_ids = ids_of(line);
-    request.time_ms = line.value("timestamp", nlohmann::json(0)).is_number_unsigned()
-                          ? line.value("timestamp", uint64_t{0})
-                          : 0;
+    request.time_ms = time_of(line);
     uint64_t wanted = (uint64_t{request.input_length} + kTokensPerHash - 1) / kTokensPerHash;
     if (request.hash_ids.size() < wanted) {
         throw std::runtime_error("hash_ids has " + std::to_string(request.hash_ids.size()) +

@@ -89,9 +89,11 @@ Status CacheTier::attach(const quire_cache_tier_desc &desc, const quire_store_in
     ok = ok &&
          books_.loads.open(this, &books_.geometry, static_cast<uint32_t>(books_.sequences.size()),
                            desc_.load_expiry_ns);
-    const bool is_remote = (store.flags & QUIRE_STORE_REMOTE) != 0;
+    is_remote_ = (store.flags & QUIRE_STORE_REMOTE) != 0;
+    lie_ = quire_error{};
+    lie_.struct_size = sizeof lie_;
     ok = ok && books_.told.open(this, static_cast<uint32_t>(desc_.max_told_blocks),
-                                is_remote ? QUIRE_LEVEL_REMOTE : QUIRE_LEVEL_STORE);
+                                is_remote_ ? QUIRE_LEVEL_REMOTE : QUIRE_LEVEL_STORE);
     if (!ok) {
         keys_.close();
         books_.unsaved.close();
@@ -229,9 +231,9 @@ void CacheTier::fall_asleep() {
     books_.told.close();
 }
 
-// What a load brought, the store has, unless it does not say so any more.
+// What a load brought, the store has: it is not written back. A reader of events is told of it,
+// unless the store does not say so any more.
 void CacheTier::note_used(const Load &load) {
-    if (!books_.told.is_open()) return;
     const Digest &tenant = *keys_.tenant(books_.sequences[load.sequence].root);
     for (uint32_t i = 0; i < load.length; ++i) {
         for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
@@ -240,6 +242,8 @@ void CacheTier::note_used(const Load &load) {
             if (load.block(g, i) == kNullBlock || block == kNullBlock) continue;
             const uint32_t node = books_.journal.pool(g)[block].node;
             if (node == kNone) continue;
+            if (NodeName *name = keys_.of_node(node); name != nullptr) name->groups |= 1u << g;
+            if (!books_.told.is_open()) continue;
             const quire_store_label label = keys_.label(load.names[i], g, tenant);
             if (find_now(label) == QUIRE_STORE_PRESENT)
                 books_.told.add(node, load.names[i], g, label.key);

@@ -190,6 +190,7 @@ class CacheTier final : public LoadSource, public LossWatch, public BlockNames {
     uint64_t form_bytes_[kMaxGroups] = {};
     uint64_t budget_ = 0;
     Array<uint32_t> counts_;  // [length + 1] blocks of a window group that the store has, summed up
+    bool is_remote_ = false;  // other processes put and remove too
     bool is_detaching_ = false;
     bool is_flushing_ = false;
     bool is_flushed_ = false;

@@ -46,8 +46,10 @@ bool CacheTier::look_up(uint32_t group, uint32_t from, uint32_t end, const Diges
         quire_error ignored{};
         ignored.struct_size = sizeof ignored;
         if (!link_->find(labels, count, found, &ignored).ok()) return false;
-        for (uint32_t k = 0; k < count; ++k)
+        for (uint32_t k = 0; k < count; ++k) {
+            if (found[k] > QUIRE_STORE_UNKNOWN) found[k] = QUIRE_STORE_ABSENT;
             if (found[k] == QUIRE_STORE_ABSENT) books_.told.remove(labels[k].key);
+        }
     }
     return true;
 }

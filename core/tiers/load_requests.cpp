@@ -119,18 +119,18 @@ void CacheTier::take_found(const Transfer &transfer, const quire_store_answer &a
     } else {
         cut(load, index);
     }
+    if (!is_enough(load->length, load->found)) return miss(load);
     if (load->awaited == 0 && !has_to_ask(load)) end_asking(load);
 }
 
 // All is known: the load goes on, or ends.
 void CacheTier::end_asking(Load *load) {
     const uint32_t length = best_length(*load);
+    const uint64_t shorts = books_.loads.counts.loads_short;
     load->is_asking = false;
-    if (!is_enough(length, load->found)) {
-        miss(load);
-    } else if (!take_blocks(length, load)) {
-        books_.loads.fail(load);
-    }
+    if (is_enough(length, load->found) && take_blocks(length, load)) return;
+    if (books_.loads.counts.loads_short == shorts) return miss(load);
+    books_.loads.fail(load);
 }
 
 }  // namespace quire

@@ -17,9 +17,10 @@
  *
  * Found          The longest run of whole blocks from the first token on that the device and the
  *                store have together, of the same fingerprint, tenant, keys and tokens. A sequence
- *                asks once: again only after other tokens dropped its load, after it was computed,
- *                or if the device has lost what a load was to continue, for which the item then
- *                waits once more.
+ *                asks once, and not again if that came to nothing, whatever its tokens are then:
+ *                again only after other tokens dropped a load that was running or ready, after it
+ *                was computed, or if the device has lost what a load was to continue, for which
+ *                the item then waits once more.
  *                A store that does not know from memory what it has (QUIRE_STORE_UNKNOWN) is asked,
  *                and the item waits for these answers too. docs/tiers.md says how a block is named.
  *                Every value is checked when it arrives. If one is gone, wrong in any way or not to
@@ -103,15 +104,15 @@ typedef struct quire_cache_tier_stats {
     uint64_t loads_cancelled; /* by quire_cache_cancel_load, with their sequence, by an item with
                                  other tokens, a reset, a migration or a detach, or because the
                                  device has lost the blocks before them */
-    uint64_t loads_short;     /* not begun: the host tier had too few free blocks, or too many loads
-                                 are running */
-    uint64_t tokens_loaded;   /* by loads that were used, beyond what the device had */
-    uint64_t bytes_loaded;    /* of values that arrived and were right */
-    uint64_t values_damaged;  /* that arrived and failed their check */
-    uint64_t values_foreign;  /* of another model, tenant, prefix or cache */
-    uint64_t blocks_written;
+    uint64_t loads_short; /* not begun, or ended once the store had said what it has: the host tier
+                                 had too few free blocks, or too many loads are running */
+    uint64_t tokens_loaded;  /* by loads that were used, beyond what the device had */
+    uint64_t bytes_loaded;   /* of values that arrived and were right */
+    uint64_t values_damaged; /* that arrived and failed their check */
+    uint64_t values_foreign; /* of another model, tenant, prefix, cache or size */
+    uint64_t blocks_written; /* a put was DONE, also where the store had the value */
     uint64_t bytes_written;
-    uint64_t blocks_known;   /* not written: the store has them */
+    uint64_t blocks_known;   /* not written: a store that is not REMOTE has them */
     uint64_t blocks_refused; /* the store was full or failed */
     uint64_t blocks_dropped; /* not written: the queue was full, or the tier was detached */
     uint64_t blocks_evicted; /* not written: they left the cache first */

@@ -166,15 +166,31 @@ def a_whole_fleet_is_like_a_part_of_it(folder):
     expect(abs(part / whole - 1) < 0.02, f"{rates}")
 
 
+def a_slow_link_is_worth_nothing(folder):
+    how = ["--engines", 4, "--token-bytes", "64KiB", "--engine-memory", "8GiB",
+           "--cluster-memory", "1TiB", "--prefill", "20k", "--json"]
+    worth = []
+    for link in ("12GB/s", "1MB/s"):
+        code, out, err = run("capacity", folder / "made-1.jsonl", *how, "--link", link)
+        expect(code == 0, err)
+        worth.append(json.loads(out)["engines_saved"])
+    expect(worth[0] > 0 and worth[1] == 0, f"{worth}")
+
+
 def mistakes_are_named(folder):
     trace = folder / "made-1.jsonl"
     azure = folder / "azure.csv"
     expect(run("trace", "--kind", "azure", "--requests", 5, "--output", azure)[0] == 0, "trace")
+    late = folder / "late.jsonl"
+    late.write_text('{"timestamp": 1e300, "input_length": 9, "output_length": 1, "hash_ids": [1]}')
     plain = ["--engines", 2, "--token-bytes", "1KiB", "--engine-memory", "1GiB"]
     refuses([(["capacity", trace, *plain, "--affinity", 2], "--affinity"),
              (["capacity", trace, *plain, "--block-tokens", 3], "--block-tokens"),
              (["capacity", trace, *plain, "--nodes", 0], "--nodes"),
              (["capacity", trace, *plain, "--engine-price", 2], "--prefill"),
+             (["capacity", trace, *plain, "--engine-price", "nan"], "a price"),
+             (["capacity", trace, *plain, "--memory-price", "inf"], "a price"),
+             (["capacity", late, *plain], "timestamp"),
              (["capacity", trace, *plain, "--copies", 1 << 31], "--copies"),
              (["capacity", trace, *plain[:4], "--engine-memory", "1MiB"], "give them more memory"),
              (["capacity", trace, *plain, "--cluster-memory", "1MiB"], "give them more memory"),
@@ -197,6 +213,7 @@ def main():
         fleets_equal_the_model(folder)
         endless_cluster_finds_whatever_was_computed(folder)
         a_whole_fleet_is_like_a_part_of_it(folder)
+        a_slow_link_is_worth_nothing(folder)
         mistakes_are_named(folder)
     conversation_trace()
 

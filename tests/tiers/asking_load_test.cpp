@@ -186,6 +186,54 @@ TEST_F(AskingLoad, brings_what_comes_before_a_block_that_the_store_fails_to_find
     EXPECT_EQ(rig->stats().loads_missed, 0u);
 }
 
+TEST_F(AskingLoad, ends_as_soon_as_too_little_can_be_left) {
+    RigShape shape;
+    shape.window = 20;
+    stock(shape);
+    stub->doubts = false;
+    rig->compute(Tokens(tokens.begin(), tokens.begin() + kTokens));
+    stub->doubts = true;
+    const quire_seq seq = begin();
+    stub->denies = UINT64_MAX;
+    stub->lets = 3;
+    for (int i = 0; i < 3; ++i) rig->poll();
+    rig->check();
+    EXPECT_EQ(rig->stats().loads_missed, 1u);
+    EXPECT_EQ(rig->poll().loads_running, 0u);
+    stub->lets = UINT32_MAX;
+    EXPECT_EQ(rig->run(seq, tokens).outcome, kRun);
+    rig->end(seq);
+    rig->evict_all();
+}
+
+TEST_F(AskingLoad, is_not_written_back) {
+    stock();
+    ASSERT_EQ(rig->detach(), QUIRE_OK) << rig->error.message;
+    ASSERT_EQ(rig->attach(tier), QUIRE_OK) << rig->error.message;
+    const quire_seq seq = rig->create();
+    EXPECT_EQ(rig->run_to_the_end(seq, tokens).hit_tokens, kBlocks * kTokens);
+    rig->settle();
+    EXPECT_EQ(rig->stats().loads_used, 1u);
+    EXPECT_EQ(rig->stats().blocks_written + rig->stats().blocks_known, 0u);
+    rig->end(seq);
+}
+
+TEST_F(AskingLoad, a_store_that_others_use_is_given_again_what_is_computed_again) {
+    open_stub();
+    stub->is_remote = true;
+    rig = std::make_unique<RigCache>(instance);
+    ASSERT_EQ(rig->attach(tier), QUIRE_OK) << rig->error.message;
+    for (uint32_t i = 0; i < 3; ++i) {
+        const uint64_t before = rig->stats().blocks_written;
+        rig->compute(tokens);
+        rig->settle();
+        EXPECT_EQ(rig->stats().blocks_written - before, kBlocks);
+        EXPECT_EQ(rig->stats().blocks_known, 0u);
+        rig->evict_all();
+        rig->settle();
+    }
+}
+
 TEST_F(AskingLoad, ends_with_its_sequence_and_with_other_tokens) {
     stock();
     stub->holds = true;

@@ -143,6 +143,12 @@ quire_status find(quire_store *store, const quire_store_label *labels, uint32_t 
     return status;
 }
 
+quire_status get_info(quire_store *store, quire_store_info *info, quire_error *error) {
+    quire_status status = memory->get_info(store, info, error);
+    if (control.is_remote) info->flags |= QUIRE_STORE_REMOTE;
+    return status;
+}
+
 quire_status cancel(quire_store *, uint64_t, quire_error *) {
     ++control.cancels;
     return QUIRE_OK;
@@ -174,6 +180,7 @@ quire_status quire_store_query_v0(const quire_host_info *host, const quire_store
     api.submit = submit;
     api.reap = reap;
     api.cancel = cancel;
+    api.get_info = get_info;
     api.find = find;
     *out = &api;
     return QUIRE_OK;

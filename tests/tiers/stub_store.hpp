@@ -23,6 +23,7 @@ struct StubControl {
     std::atomic<bool> overcounts{false};   // submit says that it took one more than it was given
     std::atomic<bool> doubts{false};       // find says UNKNOWN of everything
     std::atomic<uint64_t> denies{0};       // bit i: the FIND before which `finds` was i is a MISS
+    std::atomic<bool> is_remote{false};    // get_info says so
     std::atomic<bool> fails_finds{false};  // or FAILED
     std::atomic<uint64_t> finds{0};        // taken
     // A GET's word at this byte is replaced and the value sealed again; UINT32_MAX: none is.
@@ -42,7 +43,7 @@ struct StubControl {
     void reset() {
         for (std::atomic<bool> *one :
              {&holds, &reverses, &takes_none, &fails_gets, &fails_puts, &spoils, &swaps, &cuts,
-              &forgets, &lies, &overcounts, &descends, &doubts, &fails_finds}) {
+              &forgets, &lies, &overcounts, &descends, &doubts, &is_remote, &fails_finds}) {
             *one = false;
         }
         tampers_at = starts_at = lets = UINT32_MAX;

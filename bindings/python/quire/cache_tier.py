@@ -65,7 +65,11 @@ def _filled(kind: Any, struct: Any) -> Any:
 
 
 def _limit(seconds: Optional[float]) -> int:
-    return 0 if seconds is None else max(1, nanoseconds(seconds))
+    if seconds is None:
+        return 0
+    if not seconds >= 0:
+        raise errors.ArgumentError(f"a time of {seconds} seconds: it must be 0 or more")
+    return max(1, nanoseconds(seconds))
 
 
 def attach(cache: Any, tier: Tier, fingerprint: bytes, write: TierWrite, min_load_tokens: int,
