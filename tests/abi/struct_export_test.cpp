@@ -49,6 +49,17 @@ class Exported : public testing::Test {
                               return body(static_cast<const T *>(data), stride);
                           }});
     }
+    // A description of zeros, for a call that makes what `end` ends.
+    template <typename T, typename Object, typename Make, typename End>
+    void made(Make &&make, End &&end) {
+        input<T>([](T *) {},
+                 [make, end](const T *desc, uint32_t) {
+                     Object out{};
+                     quire_status s = make(desc, &out);
+                     if (s == 0) end(out);
+                     return s;
+                 });
+    }
     template <typename T, typename Body>
     void output(Body &&body) {
         outputs.push_back({&RuleOf<T>::value, false, [](void *) {},
@@ -56,13 +67,9 @@ class Exported : public testing::Test {
     }
 
     void add_plain() {
-        input<quire_instance_desc>([](quire_instance_desc *) {},
-                                   [this](const quire_instance_desc *desc, uint32_t) {
-                                       quire_instance *out = nullptr;
-                                       quire_status s = w.api.instance_create(desc, &out, nullptr);
-                                       if (s == 0) w.api.instance_destroy(out, nullptr);
-                                       return s;
-                                   });
+        made<quire_instance_desc, quire_instance *>(
+            [this](auto *desc, auto *out) { return w.api.instance_create(desc, out, nullptr); },
+            [this](auto out) { w.api.instance_destroy(out, nullptr); });
         input<quire_device_desc>(
             [](quire_device_desc *desc) { desc->backend = "cpu", desc->threads = 1; },
             [this](const quire_device_desc *desc, uint32_t) {
@@ -112,29 +119,19 @@ class Exported : public testing::Test {
                 desc->blocks = 8;
             },
             [this](const quire_cache_desc *desc, uint32_t) { return create_cache(desc); });
-        input<quire_namespace_desc>([](quire_namespace_desc *) {},
-                                    [this](const quire_namespace_desc *desc, uint32_t) {
-                                        quire_namespace out = 0;
-                                        quire_status s =
-                                            w.api.namespace_create(w.cache, desc, &out, nullptr);
-                                        if (s == 0) w.api.namespace_destroy(w.cache, out, nullptr);
-                                        return s;
-                                    });
-        input<quire_seq_desc>([](quire_seq_desc *) {},
-                              [this](const quire_seq_desc *desc, uint32_t) {
-                                  quire_seq out = 0;
-                                  quire_status s = w.api.seq_create(w.cache, desc, &out, nullptr);
-                                  if (s == 0) w.api.seq_end(w.cache, out, 0, nullptr);
-                                  return s;
-                              });
-        input<quire_lease_desc>([](quire_lease_desc *) {},
-                                [this](const quire_lease_desc *desc, uint32_t) {
-                                    quire_lease out = 0;
-                                    quire_status s =
-                                        w.api.lease_create(w.cache, desc, &out, nullptr);
-                                    if (s == 0) w.api.lease_end(w.cache, out, nullptr);
-                                    return s;
-                                });
+        made<quire_namespace_desc, quire_namespace>(
+            [this](auto *desc, auto *out) {
+                return w.api.namespace_create(w.cache, desc, out, nullptr);
+            },
+            [this](auto out) { w.api.namespace_destroy(w.cache, out, nullptr); });
+        made<quire_seq_desc, quire_seq>(
+            [this](auto *desc, auto *out) { return w.api.seq_create(w.cache, desc, out, nullptr); },
+            [this](auto out) { w.api.seq_end(w.cache, out, 0, nullptr); });
+        made<quire_lease_desc, quire_lease>(
+            [this](auto *desc, auto *out) {
+                return w.api.lease_create(w.cache, desc, out, nullptr);
+            },
+            [this](auto out) { w.api.lease_end(w.cache, out, nullptr); });
         input<quire_step_desc>(
             [this](quire_step_desc *desc) { desc->queues = &w.queue, desc->queue_count = 1; },
             [this](const quire_step_desc *desc, uint32_t) {
