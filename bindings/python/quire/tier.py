@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
-from typing import Any, Iterator, Mapping, Optional, Tuple, Union
+from typing import Any, Iterator, Mapping, Optional, Sequence, Tuple, Union
 
 from . import errors
 from .instance import Instance
@@ -53,6 +53,9 @@ class _Outcome(enum.IntEnum):
 
 
 _NOT_THERE = (_Outcome.MISS, _Outcome.FOREIGN, _Outcome.DAMAGED)
+
+# Address and size in bytes of a part of a value, in memory that the caller keeps.
+Piece = Tuple[int, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +201,13 @@ class Tier(Object):
     def put(self, label: Label, value: Any, timeout: Optional[float] = None) -> bool:
         """Stores the value, an object with its bytes in a row. A value that is there is kept.
         Returns False if there was no room."""
-        return self._run(_Kind.PUT, label, timeout, ffi.from_buffer(value),
+        content = ffi.from_buffer(value)
+        return self.put_pieces(label, [_piece(content)], timeout)
+
+    def put_pieces(self, label: Label, pieces: Sequence[Piece], timeout: Optional[float] = None
+                   ) -> bool:
+        """As put; the value is what lies at these places, one after another."""
+        return self._run(_Kind.PUT, label, timeout, pieces,
                          others=(_Outcome.FULL,))[0] == _Outcome.DONE
 
     def get(self, label: Label, size_bytes: int, timeout: Optional[float] = None
@@ -206,11 +215,19 @@ class Tier(Object):
         """The value; None: it is not there, or failed its check. Errors: ArgumentError if it has
         another size; the message says which."""
         content = bytearray(size_bytes)
-        outcome, size = self._run(_Kind.GET, label, timeout, ffi.from_buffer(content),
+        view = ffi.from_buffer(content)
+        outcome, size = self._run(_Kind.GET, label, timeout, [_piece(view)],
                                   others=(*_NOT_THERE, _Outcome.SIZE))
         if outcome == _Outcome.SIZE:
             raise errors.ArgumentError(f"the value has {size} bytes, not {size_bytes}")
         return bytes(content) if outcome == _Outcome.DONE else None
+
+    def get_pieces(self, label: Label, pieces: Sequence[Piece], timeout: Optional[float] = None
+                   ) -> bool:
+        """Fills these places with the value, one after another. Returns False if it is not there,
+        failed its check, or is not exactly as long; the places may then hold anything."""
+        return self._run(_Kind.GET, label, timeout, pieces,
+                         others=(*_NOT_THERE, _Outcome.SIZE))[0] == _Outcome.DONE
 
     def find(self, label: Label, timeout: Optional[float] = None) -> bool:
         """Is there a value?"""
@@ -228,15 +245,17 @@ class Tier(Object):
         """Gives back the room of removed values; returns how many bytes."""
         return self._run(_Kind.COMPACT, _NO_LABEL, timeout)[1]
 
-    def _run(self, kind: _Kind, label: Label, timeout: Optional[float], content: Any = None,
-             others: Tuple[_Outcome, ...] = ()) -> Tuple[_Outcome, int]:
+    def _run(self, kind: _Kind, label: Label, timeout: Optional[float],
+             pieces: Sequence[Piece] = (), others: Tuple[_Outcome, ...] = ()
+             ) -> Tuple[_Outcome, int]:
         """Runs a request; returns its outcome, DONE or one of these others, and size_bytes."""
         request = ffi.new("quire_store_request *",
                           {"kind": kind, "label": expect(label, Label, "label")._desc()})
-        piece = ffi.new("quire_store_piece *")
-        if content is not None:
-            piece.address, piece.size_bytes = ffi.cast("void *", content), len(content)
-            request.pieces, request.piece_count = piece, 1
+        array = ffi.new("quire_store_piece[]", len(pieces))
+        for piece, (address, size) in zip(array, pieces):
+            piece.address, piece.size_bytes = ffi.cast("void *", address), size
+        if pieces:
+            request.pieces, request.piece_count = array, len(pieces)
         answer = ffi.new("quire_store_answer *")
         status = self._library.call(self._library.api.tier_request_wait, self, request, answer,
                                     nanoseconds(timeout))
@@ -249,3 +268,7 @@ class Tier(Object):
         if outcome != _Outcome.DONE and outcome not in others:
             raise errors.BackendError(f"the store answered {kind.name} with {outcome.name}")
         return outcome, int(answer.size_bytes)
+
+
+def _piece(content: Any) -> Piece:
+    return int(ffi.cast("uintptr_t", content)), len(content)
