@@ -41,7 +41,7 @@ class QuireStorage(HiCacheStorage):  # type: ignore[misc]
     options      its options, as in docs/tiers.md
     lanes        how many requests are under way at once; default 8, on disk 1
     timeout      seconds for a call, which has up to 128 pages; default 2
-    identity     a text that names the weights, where their path does not
+    identity     a text that names the weights, in place of the model's path
     plugin_path  where stores are looked for first
     """
 
@@ -102,9 +102,10 @@ class QuireStorage(HiCacheStorage):  # type: ignore[misc]
         if pool not in self._kinds:
             config, pages = self._config, self._pages.get(pool)
             is_alike = config.is_mla_model and pool != str(PoolName.MAMBA)
+            identity = self._settings.get("identity")
             self._kinds[pool] = fingerprint({
-                "engine": ("sglang", _sglang_version), "model": config.model_name,
-                "identity": self._settings.get("identity"), "pool": pool,
+                "engine": ("sglang", _sglang_version), "pool": pool,
+                "weights": ("identity", identity) if identity else ("model", config.model_name),
                 "tp": None if is_alike else (config.tp_rank, config.tp_size),
                 "pp": (config.pp_rank, config.pp_size),
                 "cp": (config.attn_cp_rank, config.attn_cp_size),
