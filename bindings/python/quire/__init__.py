@@ -16,7 +16,7 @@ Its modules, each of which imports only those before it:
 
     errors _ffi pointers libquire objects
     dtypes elements attention size calibration
-    instance device queue memory groups tier
+    instance device queue memory groups tier page_store
     cache_base cache_tier open_step session handover sequence lease batch step events cache
     event_wire
     event_publisher
@@ -25,6 +25,8 @@ Its modules, each of which imports only those before it:
     vllm_release vllm_spec vllm_retention vllm_blocks vllm_running vllm_events vllm_request
     vllm_books vllm_window vllm_index vllm_table vllm_admission vllm_pins vllm_pool vllm vllm_plugin
     vllm_host vllm_offload
+    vllm_store_names vllm_store_scheduler vllm_store_worker vllm_store
+    sglang_pages sglang
     transformers
     continuous_cache continuous_probe continuous
 """

@@ -19,11 +19,11 @@ import logging
 import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
-import torch
-from sglang.srt.mem_cache.hicache_storage import (  # type: ignore[import-not-found]
+import torch  # type: ignore[import-not-found, unused-ignore]
+import sglang.version as _release  # type: ignore[import-not-found, unused-ignore]
+from sglang.srt.mem_cache.hicache_storage import (  # type: ignore[import-not-found, unused-ignore]
     HiCacheStorage, HiCacheStorageConfig, HiCacheStorageExtraInfo, PoolHitPolicy, PoolName,
     PoolTransfer, PoolTransferResult)
-from sglang.version import __version__ as _sglang_version  # type: ignore[import-not-found]
 
 from . import errors
 from .page_store import PageStats, PageStore, fingerprint, page_label, release, share
@@ -104,7 +104,7 @@ class QuireStorage(HiCacheStorage):  # type: ignore[misc]
             is_alike = config.is_mla_model and pool != str(PoolName.MAMBA)
             identity = self._settings.get("identity")
             self._kinds[pool] = fingerprint({
-                "engine": ("sglang", _sglang_version), "pool": pool,
+                "engine": ("sglang", _release.__version__), "pool": pool,
                 "weights": ("identity", identity) if identity else ("model", config.model_name),
                 "tp": None if is_alike else (config.tp_rank, config.tp_size),
                 "pp": (config.pp_rank, config.pp_size),
@@ -209,7 +209,10 @@ class QuireStorage(HiCacheStorage):  # type: ignore[misc]
                                          [[tensor_piece(room)] for room in rooms]), rooms))
         result: List[Optional[torch.Tensor]] = []
         for target in targets:
-            found, room = next(done) if target is not None else (False, None)
+            if target is None:
+                result.append(None)
+                continue
+            found, room = next(done)
             if found and room is not target:
                 target.copy_(room)
             result.append(target if found else None)

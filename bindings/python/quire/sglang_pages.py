@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 
 from .tier import Piece
 
@@ -27,7 +27,8 @@ def tensor_piece(tensor: torch.Tensor) -> Piece:
 
 def contiguous_runs(view: torch.Tensor) -> Tuple[List[int], int]:
     """The offsets in bytes of a strided view's runs, in its own order, and their size."""
-    run, outer = 1, []
+    run = 1
+    outer: List[range] = []
     for size, stride in zip(reversed(view.shape), reversed(view.stride())):
         if not outer and (stride == run or size == 1):
             run *= size

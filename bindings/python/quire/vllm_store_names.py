@@ -33,7 +33,7 @@ class Chain:
 
 def block_names(chain: Chain, request: Any, block_size: int, count: int) -> List[bytes]:
     """The names of the request's first `count` blocks, or of those whose tokens are known."""
-    from vllm.v1.core.kv_cache_utils import (  # type: ignore[import-not-found]
+    from vllm.v1.core.kv_cache_utils import (  # type: ignore[import-not-found, unused-ignore]
         generate_block_hash_extra_keys)
 
     count = min(count, request.num_tokens // block_size)
@@ -83,7 +83,7 @@ def shape_of(config: Any, kv_cache_config: Any) -> Shape:
 
 def check_group(kv_cache_config: Any) -> Any:
     """The one group of full attention. Errors: UnsupportedError."""
-    from vllm.v1.kv_cache_interface import (  # type: ignore[import-not-found]
+    from vllm.v1.kv_cache_interface import (  # type: ignore[import-not-found, unused-ignore]
         FullAttentionSpec, UniformTypeKVCacheSpecs)
 
     groups = kv_cache_config.kv_cache_groups
@@ -101,7 +101,7 @@ def check_group(kv_cache_config: Any) -> Any:
 
 def kinds(config: Any, kv_cache_config: Any, identity: Any) -> List[bytes]:
     """The fingerprint of each shard's blocks, in order."""
-    import vllm  # type: ignore[import-not-found]
+    import vllm  # type: ignore[import-not-found, unused-ignore]
 
     shape, model = shape_of(config, kv_cache_config), config.model_config
     spec = check_group(kv_cache_config).kv_cache_spec

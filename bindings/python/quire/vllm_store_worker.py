@@ -22,7 +22,7 @@ import logging
 import threading
 from typing import Any, ContextManager, Dict, List, Mapping, Sequence, Set, Tuple
 
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 
 from . import errors
 from .page_store import PageStore, page_label
@@ -83,7 +83,7 @@ class Layers:
 
     def is_alike(self, row: torch.Tensor) -> bool:
         """True if the row was written by a worker that lays out blocks in the same way."""
-        return row[:_DIGEST].numpy().tobytes() == self.digest
+        return bool(row[:_DIGEST].numpy().tobytes() == self.digest)
 
     def _room(self, count: int) -> torch.Tensor:
         return torch.empty(count, self.block_bytes, dtype=torch.uint8,

@@ -6,7 +6,8 @@
 Each backend gets and sets batches of 128 pages, as SGLang does, in a pool of the layout
 page_first. Theirs and ours take turns in one process. Their files, and ours with direct=no, stay in
 the system's cache, and a cluster of three redis-servers runs on the same machine, so the figures
-compare the way to a store and not disks or networks. Run it in a Python with SGLang; docs/sglang.md says how.
+compare the way to a store and not disks or networks. It runs in a Python with SGLang;
+docs/sglang.md says how.
 """
 
 import argparse

@@ -33,7 +33,8 @@ HAS_CLUSTER = (pathlib.Path(BACKENDS, "quire_store_valkey.so").exists()
 BLOCK = engine.BLOCK
 FORMS = {
     "NHD": engine.Form(), "HND": engine.Form(order="HND"),
-    "divided": engine.Form(kernel_blocks=2), "divided HND": engine.Form(order="HND", kernel_blocks=4),
+    "divided": engine.Form(kernel_blocks=2),
+    "divided HND": engine.Form(order="HND", kernel_blocks=4),
     "MLA": engine.Form(is_mla=True, head_dim=12),
     "fp8": engine.Form(dtype=torch.float8_e4m3fn), "bytes": engine.Form(dtype=torch.uint8),
     "one layer": engine.Form(layers=1, heads=1)}
