@@ -5,6 +5,7 @@ SGLang's own file backend runs beside ours, on SGLang's own host pools."""
 
 import os
 import pathlib
+import queue
 import random
 import signal
 import subprocess
@@ -12,11 +13,16 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 import torch
+from sglang.srt.managers.cache_controller import (
+    HiCacheController, PrefetchOperation, StorageOperation)
 from sglang.srt.mem_cache.hicache_storage import (
     HiCacheFile, HiCacheStorageFailureInjector, PoolHitPolicy, PoolName, PoolTransfer)
+from sglang.srt.mem_cache.radix_cache import RadixKey
 from sglang.srt.mem_cache.storage.backend_factory import StorageBackendFactory
+from sglang.srt.mem_cache.utils import get_storage_hash_str
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "valkey")]
@@ -253,6 +259,67 @@ class AsTheFileBackend(Backends):
         self.assertIsInstance(backend, HiCacheStorageFailureInjector)
         outcomes = [backend.batch_set_v1(KEYS[:1], pools.indices(pool, [0]))[0] for _ in range(60)]
         self.assertEqual(set(outcomes), {True, False})
+
+
+class Controllers(Backends):
+    """SGLang's own code that backs up, looks up and prefetches, without its threads."""
+
+    def controller(self, backend, pool, is_generic=False):
+        made = object.__new__(HiCacheController)
+        made.storage_backend, made.storage_host_pool, made.mem_pool_host = backend, pool, pool
+        made.page_size, made.prefetch_sync_queue = pool.page_size, queue.Queue()
+        made.page_get_func = made._generic_page_get if is_generic else made._page_get_zero_copy
+        made.page_set_func = made._generic_page_set if is_generic else made._page_set_zero_copy
+        return made
+
+    def back_up(self, controller, tokens, pages, extra_key=None):
+        key = RadixKey(tokens, extra_key=extra_key)
+        operation = StorageOperation(
+            pools.indices(controller.mem_pool_host, pages), tokens,
+            hash_value=get_storage_hash_str(key, None, page_size=controller.page_size))
+        controller._page_backup(operation)
+        return operation.completed_tokens
+
+    def prefetch(self, controller, tokens, pages, extra_key=None):
+        """The tokens that a lookup finds, and those that are then read."""
+        operation = PrefetchOperation("request", RadixKey(tokens, extra_key=extra_key))
+        hashes, found = controller._storage_hit_query(operation)
+        operation.hash_value = hashes
+        operation.host_indices = pools.indices(controller.mem_pool_host, pages[:len(hashes)])
+        return found, controller._page_transfer(operation) * controller.page_size
+
+    def test_what_one_engine_backs_up_another_prefetches(self):
+        """More pages than one call of the storage has."""
+        for name, is_generic in (("files", True), ("ours", True), ("ours", False)):
+            with self.subTest(backend=name, is_generic=is_generic):
+                first, second = self.filled(pages=300), self.filled(pages=300)
+                settings = extra(identity=str(is_generic))
+                both = ([HiCacheFile(pools.config(), str(self.folder / "files"))] * 2
+                        if name == "files" else
+                        [self.make(first, settings), self.make(second, settings)])
+                writer, reader = [self.controller(backend, pool, is_generic)
+                                  for backend, pool in zip(both, (first, second))]
+                tokens, pages = list(range(1200)), list(range(299, -1, -1))
+                self.assertEqual(self.back_up(writer, tokens, pages), 1200)
+                longer = tokens + [7] * 40
+                self.assertEqual(self.prefetch(reader, longer, list(range(300))), (1200, 1200))
+                for page in range(300):
+                    self.assert_page(second, page, first, 299 - page)
+                self.assertEqual(self.prefetch(reader, [5, *tokens], [0]), (0, 0))
+                self.assertEqual(self.prefetch(reader, tokens, [0], "a salt"), (0, 0))
+
+    def test_a_lost_page_ends_a_prefetch(self):
+        first = self.filled()
+        backend = self.make(first)
+        controller = self.controller(backend, first)
+        self.assertEqual(self.back_up(controller, list(range(32)), list(range(8))), 32)
+        keys = get_storage_hash_str(list(range(32)), None, page_size=4)
+        get = backend._store.get
+        lost = backend._labels(keys)[5]
+        with mock.patch.object(backend._store, "get", lambda labels, pages: [
+                found and label != lost for label, found in zip(labels, get(labels, pages))]):
+            self.assertEqual(self.prefetch(controller, list(range(32)), list(range(8, 16))),
+                             (32, 20))
 
 
 class Faults(Backends):
