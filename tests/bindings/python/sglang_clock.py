@@ -109,6 +109,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder")
     options = parser.parse_args()
+    torch.set_num_threads(1)  # its threads wait for each other where the machine is busy
     print(f"{'page':>9} {'backend':28} {'set':>8} {'get':>8} {'exists':>9}  pages a second")
     for size in options.page_bytes:
         dim = size // (2 * LAYERS * PAGE_TOKENS * 2 * 2)
