@@ -306,12 +306,10 @@ class Settings(Engines):
         for kind, count in zip(kinds, (5, 2)):
             self.store.put([page_store.page_label(kind, name) for name in names[:count]],
                            [[(torch.zeros(8).data_ptr(), 32)]] * count)
-        self.assertIsNone(planner.matched(request, 0)[0])
-        planner._states["one"].lookup.future.result()
-        self.assertEqual(planner.matched(request, 0), (32, True))
-        self.assertIsNone(planner.matched(request, BLOCK)[0])
-        planner._states["one"].lookup.future.result()
-        self.assertEqual(planner.matched(request, BLOCK), (16, True))
+        for computed, tokens in ((0, 32), (BLOCK, 16)):
+            planner.matched(request, computed)
+            planner._states["one"].lookup.future.result()
+            self.assertEqual(planner.matched(request, computed), (tokens, True))
 
 
 class Processes(Engines):
