@@ -128,6 +128,16 @@ class Sharing(Engines):
         self.assertEqual(self.store.stats.puts, 6)
         self.assertEqual(first.worker._mover.dropped_blocks, 0)
 
+    def test_what_the_store_has_lost_is_written_again(self):
+        first = self.filled([range(100)])
+        self.store.clear(first.worker._kinds)
+        self.assertTrue(first.scheduler.reset_prefix_cache())
+        first.computed = 0
+        first.add("again", range(100))
+        first.run()
+        first.flush()
+        self.assertEqual((first.computed, self.store.stats.puts), (102, 12))
+
     def test_salts_and_models_are_apart(self):
         self.filled([range(100)])
         for extra, salt in (({}, "tenant"), ({"identity": "others"}, None)):
