@@ -49,16 +49,15 @@ class Exported : public testing::Test {
                               return body(static_cast<const T *>(data), stride);
                           }});
     }
-    // A description of zeros, for a call that makes what `end` ends.
-    template <typename T, typename Object, typename Make, typename End>
-    void made(Make &&make, End &&end) {
-        input<T>([](T *) {},
-                 [make, end](const T *desc, uint32_t) {
-                     Object out{};
-                     quire_status s = make(desc, &out);
-                     if (s == 0) end(out);
-                     return s;
-                 });
+    // The description of what a call makes, and `end` ends.
+    template <typename T, typename Object, typename Set, typename Make, typename End>
+    void made(Set &&set, Make &&make, End &&end) {
+        input<T>(set, [make, end](const T *desc, uint32_t) {
+            Object out{};
+            quire_status s = make(desc, &out);
+            if (s == 0) end(out);
+            return s;
+        });
     }
     template <typename T, typename Body>
     void output(Body &&body) {
@@ -68,24 +67,17 @@ class Exported : public testing::Test {
 
     void add_plain() {
         made<quire_instance_desc, quire_instance *>(
+            [](auto *) {},
             [this](auto *desc, auto *out) { return w.api.instance_create(desc, out, nullptr); },
             [this](auto out) { w.api.instance_destroy(out, nullptr); });
-        input<quire_device_desc>(
-            [](quire_device_desc *desc) { desc->backend = "cpu", desc->threads = 1; },
-            [this](const quire_device_desc *desc, uint32_t) {
-                quire_device *out = nullptr;
-                quire_status s = w.api.device_open(w.instance, desc, &out, nullptr);
-                if (s == 0) w.api.device_close(out, nullptr);
-                return s;
-            });
-        input<quire_memory_desc>([](quire_memory_desc *desc) { desc->size_bytes = 64; },
-                                 [this](const quire_memory_desc *desc, uint32_t) {
-                                     quire_memory *out = nullptr;
-                                     quire_status s =
-                                         w.api.memory_create(w.device, desc, &out, nullptr);
-                                     if (s == 0) w.api.memory_destroy(out, nullptr);
-                                     return s;
-                                 });
+        made<quire_device_desc, quire_device *>(
+            [](auto *desc) { desc->backend = "cpu", desc->threads = 1; },
+            [this](auto *d, auto *out) { return w.api.device_open(w.instance, d, out, nullptr); },
+            [this](auto out) { w.api.device_close(out, nullptr); });
+        made<quire_memory_desc, quire_memory *>(
+            [](auto *desc) { desc->size_bytes = 64; },
+            [this](auto *d, auto *out) { return w.api.memory_create(w.device, d, out, nullptr); },
+            [this](auto out) { w.api.memory_destroy(out, nullptr); });
     }
 
     quire_status create_cache(const quire_cache_desc *desc) {
@@ -120,14 +112,17 @@ class Exported : public testing::Test {
             },
             [this](const quire_cache_desc *desc, uint32_t) { return create_cache(desc); });
         made<quire_namespace_desc, quire_namespace>(
+            [](auto *) {},
             [this](auto *desc, auto *out) {
                 return w.api.namespace_create(w.cache, desc, out, nullptr);
             },
             [this](auto out) { w.api.namespace_destroy(w.cache, out, nullptr); });
         made<quire_seq_desc, quire_seq>(
+            [](auto *) {},
             [this](auto *desc, auto *out) { return w.api.seq_create(w.cache, desc, out, nullptr); },
             [this](auto out) { w.api.seq_end(w.cache, out, 0, nullptr); });
         made<quire_lease_desc, quire_lease>(
+            [](auto *) {},
             [this](auto *desc, auto *out) {
                 return w.api.lease_create(w.cache, desc, out, nullptr);
             },
