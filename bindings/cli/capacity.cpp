@@ -92,7 +92,7 @@ void add_memory(const Sizes &sizes, const FleetCounts &counts, nlohmann::ordered
     (*out)["cluster_used_bytes"] = counts.cluster_blocks * sizes.cluster_block_bytes;
 }
 
-// Of a block of the trace on the network.
+// Bytes on the network for a block of the trace.
 double bytes_of_load(const Sizes &sizes) {
     return static_cast<double>(sizes.values_of_block * (sizes.value_bytes + kSentBytes));
 }

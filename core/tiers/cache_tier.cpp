@@ -231,7 +231,7 @@ void CacheTier::fall_asleep() {
     books_.told.close();
 }
 
-// What a load brought, the store has: it is not written back. A reader of events is told of it,
+// The store has what a load brought: that is not written back, and a reader of events learns it,
 // unless the store does not say so any more.
 void CacheTier::note_used(const Load &load) {
     const Digest &tenant = *keys_.tenant(books_.sequences[load.sequence].root);

@@ -121,12 +121,11 @@ def engine(backend, others, options):
     small = ["--pool-blocks", "32", "--preempt", "recompute"]   # so prefixes leave it
     for tier, how in (("host tier", ["--host-prefixes"]), ("store", ["--tier", "memory"])):
         yield Part(f"{tier} {backend}",
-                   [program, "--device", backend, "--json", "--check", *small, *how], 60, "engine",
-                   kept=10)
+                   [program, "--device", backend, "--json", "--check", *small, *how], 60, "engine")
     for first, second in ((backend, "cpu"), ("cpu", backend)):
         yield Part(f"hand-over {first} to {second}",
                    [program, "--prefill-on", first, "--decode-on", second, "--prompt", "Tell me",
-                    "--steps", "200", "--json", "--check"], 60, "engine", kept=5)
+                    "--steps", "200", "--json", "--check"], 60, "engine")
     if backend in ("cuda", "hip"):
         command = ["env", "QUIRE_TEST_DRIVER=real",
                    BUILD / "tests" / "fakegpu_driver_tests",
