@@ -2799,52 +2799,41 @@ impl Default for quire_events_info {
         }
     }
 }
-pub const QUIRE_STEP_MAY_PREEMPT: _bindgen_ty_31 = 1;
+pub const QUIRE_KEY_ADAPTER: _bindgen_ty_31 = 1;
+pub const QUIRE_KEY_SALT: _bindgen_ty_31 = 2;
+pub const QUIRE_KEY_MEDIA: _bindgen_ty_31 = 3;
+pub const QUIRE_KEY_OTHER: _bindgen_ty_31 = 4;
 pub type _bindgen_ty_31 = u32;
-pub const QUIRE_PREEMPT_AUTO: _bindgen_ty_32 = 0;
-pub const QUIRE_PREEMPT_SWAP: _bindgen_ty_32 = 1;
-pub const QUIRE_PREEMPT_RECOMPUTE: _bindgen_ty_32 = 2;
-pub type _bindgen_ty_32 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct quire_step_desc {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub next: *const quire_chain,
-    pub queues: *const *mut quire_queue,
-    pub queue_count: u32,
-    pub preempt: u32,
-    pub queue_tag: u64,
+pub struct quire_key {
+    pub type_: u32,
+    pub size_bytes: u32,
+    pub bytes: *const ::core::ffi::c_void,
+    pub begin: u32,
+    pub end: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_step_desc"][::core::mem::size_of::<quire_step_desc>() - 40usize];
+    ["Size of quire_key"][::core::mem::size_of::<quire_key>() - 24usize];
+    ["Alignment of quire_key"][::core::mem::align_of::<quire_key>() - 8usize];
     [
-        "Alignment of quire_step_desc",
-    ][::core::mem::align_of::<quire_step_desc>() - 8usize];
+        "Offset of field: quire_key::type_",
+    ][::core::mem::offset_of!(quire_key, type_) - 0usize];
     [
-        "Offset of field: quire_step_desc::struct_size",
-    ][::core::mem::offset_of!(quire_step_desc, struct_size) - 0usize];
+        "Offset of field: quire_key::size_bytes",
+    ][::core::mem::offset_of!(quire_key, size_bytes) - 4usize];
     [
-        "Offset of field: quire_step_desc::flags",
-    ][::core::mem::offset_of!(quire_step_desc, flags) - 4usize];
+        "Offset of field: quire_key::bytes",
+    ][::core::mem::offset_of!(quire_key, bytes) - 8usize];
     [
-        "Offset of field: quire_step_desc::next",
-    ][::core::mem::offset_of!(quire_step_desc, next) - 8usize];
+        "Offset of field: quire_key::begin",
+    ][::core::mem::offset_of!(quire_key, begin) - 16usize];
     [
-        "Offset of field: quire_step_desc::queues",
-    ][::core::mem::offset_of!(quire_step_desc, queues) - 16usize];
-    [
-        "Offset of field: quire_step_desc::queue_count",
-    ][::core::mem::offset_of!(quire_step_desc, queue_count) - 24usize];
-    [
-        "Offset of field: quire_step_desc::preempt",
-    ][::core::mem::offset_of!(quire_step_desc, preempt) - 28usize];
-    [
-        "Offset of field: quire_step_desc::queue_tag",
-    ][::core::mem::offset_of!(quire_step_desc, queue_tag) - 32usize];
+        "Offset of field: quire_key::end",
+    ][::core::mem::offset_of!(quire_key, end) - 20usize];
 };
-impl Default for quire_step_desc {
+impl Default for quire_key {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -2854,210 +2843,160 @@ impl Default for quire_step_desc {
     }
 }
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct quire_step_item {
-    pub seq: quire_seq,
-    pub token_offset: u32,
-    pub token_count: u32,
-    pub max_compute: u32,
-    pub draft_count: u32,
-    pub lookahead: u32,
-    pub mask_kind: u32,
-    pub mask_offset: u32,
-    pub mask_rows: u32,
-    pub max_hit_tokens: u32,
+#[derive(Debug, Copy, Clone)]
+pub struct quire_seq_desc {
+    pub struct_size: u32,
     pub flags: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_step_item"][::core::mem::size_of::<quire_step_item>() - 48usize];
-    [
-        "Alignment of quire_step_item",
-    ][::core::mem::align_of::<quire_step_item>() - 8usize];
-    [
-        "Offset of field: quire_step_item::seq",
-    ][::core::mem::offset_of!(quire_step_item, seq) - 0usize];
-    [
-        "Offset of field: quire_step_item::token_offset",
-    ][::core::mem::offset_of!(quire_step_item, token_offset) - 8usize];
-    [
-        "Offset of field: quire_step_item::token_count",
-    ][::core::mem::offset_of!(quire_step_item, token_count) - 12usize];
-    [
-        "Offset of field: quire_step_item::max_compute",
-    ][::core::mem::offset_of!(quire_step_item, max_compute) - 16usize];
-    [
-        "Offset of field: quire_step_item::draft_count",
-    ][::core::mem::offset_of!(quire_step_item, draft_count) - 20usize];
-    [
-        "Offset of field: quire_step_item::lookahead",
-    ][::core::mem::offset_of!(quire_step_item, lookahead) - 24usize];
-    [
-        "Offset of field: quire_step_item::mask_kind",
-    ][::core::mem::offset_of!(quire_step_item, mask_kind) - 28usize];
-    [
-        "Offset of field: quire_step_item::mask_offset",
-    ][::core::mem::offset_of!(quire_step_item, mask_offset) - 32usize];
-    [
-        "Offset of field: quire_step_item::mask_rows",
-    ][::core::mem::offset_of!(quire_step_item, mask_rows) - 36usize];
-    [
-        "Offset of field: quire_step_item::max_hit_tokens",
-    ][::core::mem::offset_of!(quire_step_item, max_hit_tokens) - 40usize];
-    [
-        "Offset of field: quire_step_item::flags",
-    ][::core::mem::offset_of!(quire_step_item, flags) - 44usize];
-};
-pub const QUIRE_ITEM_MAY_LOAD: _bindgen_ty_33 = 1;
-pub type _bindgen_ty_33 = u32;
-pub const QUIRE_MASK_NONE: _bindgen_ty_34 = 0;
-pub const QUIRE_MASK_PARENTS: _bindgen_ty_34 = 1;
-pub const QUIRE_MASK_BITS: _bindgen_ty_34 = 2;
-pub type _bindgen_ty_34 = u32;
-pub const QUIRE_ITEM_WAIT: _bindgen_ty_35 = 0;
-pub const QUIRE_ITEM_RUN: _bindgen_ty_35 = 1;
-pub const QUIRE_ITEM_LOADING: _bindgen_ty_35 = 2;
-pub type _bindgen_ty_35 = u32;
-pub const QUIRE_WAIT_POOL: _bindgen_ty_36 = 1;
-pub const QUIRE_WAIT_WATERMARK: _bindgen_ty_36 = 2;
-pub const QUIRE_WAIT_QUOTA: _bindgen_ty_36 = 3;
-pub const QUIRE_WAIT_PREEMPTED: _bindgen_ty_36 = 4;
-pub type _bindgen_ty_36 = u32;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct quire_step_result {
-    pub outcome: u32,
-    pub reason: u32,
-    pub hit_tokens: u32,
-    pub first_position: u32,
-    pub compute_count: u32,
-    pub blocks_short: u32,
-    pub row: u32,
+    pub next: *const quire_chain,
+    pub ns: quire_namespace,
+    pub keys: *const quire_key,
+    pub key_count: u32,
+    pub key_stride: u32,
+    pub priority: i32,
     pub cross_tokens: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_step_result"][::core::mem::size_of::<quire_step_result>() - 32usize];
+    ["Size of quire_seq_desc"][::core::mem::size_of::<quire_seq_desc>() - 48usize];
+    ["Alignment of quire_seq_desc"][::core::mem::align_of::<quire_seq_desc>() - 8usize];
     [
-        "Alignment of quire_step_result",
-    ][::core::mem::align_of::<quire_step_result>() - 4usize];
+        "Offset of field: quire_seq_desc::struct_size",
+    ][::core::mem::offset_of!(quire_seq_desc, struct_size) - 0usize];
     [
-        "Offset of field: quire_step_result::outcome",
-    ][::core::mem::offset_of!(quire_step_result, outcome) - 0usize];
+        "Offset of field: quire_seq_desc::flags",
+    ][::core::mem::offset_of!(quire_seq_desc, flags) - 4usize];
     [
-        "Offset of field: quire_step_result::reason",
-    ][::core::mem::offset_of!(quire_step_result, reason) - 4usize];
+        "Offset of field: quire_seq_desc::next",
+    ][::core::mem::offset_of!(quire_seq_desc, next) - 8usize];
     [
-        "Offset of field: quire_step_result::hit_tokens",
-    ][::core::mem::offset_of!(quire_step_result, hit_tokens) - 8usize];
+        "Offset of field: quire_seq_desc::ns",
+    ][::core::mem::offset_of!(quire_seq_desc, ns) - 16usize];
     [
-        "Offset of field: quire_step_result::first_position",
-    ][::core::mem::offset_of!(quire_step_result, first_position) - 12usize];
+        "Offset of field: quire_seq_desc::keys",
+    ][::core::mem::offset_of!(quire_seq_desc, keys) - 24usize];
     [
-        "Offset of field: quire_step_result::compute_count",
-    ][::core::mem::offset_of!(quire_step_result, compute_count) - 16usize];
+        "Offset of field: quire_seq_desc::key_count",
+    ][::core::mem::offset_of!(quire_seq_desc, key_count) - 32usize];
     [
-        "Offset of field: quire_step_result::blocks_short",
-    ][::core::mem::offset_of!(quire_step_result, blocks_short) - 20usize];
+        "Offset of field: quire_seq_desc::key_stride",
+    ][::core::mem::offset_of!(quire_seq_desc, key_stride) - 36usize];
     [
-        "Offset of field: quire_step_result::row",
-    ][::core::mem::offset_of!(quire_step_result, row) - 24usize];
+        "Offset of field: quire_seq_desc::priority",
+    ][::core::mem::offset_of!(quire_seq_desc, priority) - 40usize];
     [
-        "Offset of field: quire_step_result::cross_tokens",
-    ][::core::mem::offset_of!(quire_step_result, cross_tokens) - 28usize];
+        "Offset of field: quire_seq_desc::cross_tokens",
+    ][::core::mem::offset_of!(quire_seq_desc, cross_tokens) - 44usize];
 };
+impl Default for quire_seq_desc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_SEQ_SWAPPED: _bindgen_ty_32 = 1;
+pub const QUIRE_SEQ_LOST: _bindgen_ty_32 = 2;
+pub const QUIRE_SEQ_IN_STEP: _bindgen_ty_32 = 4;
+pub const QUIRE_SEQ_PREEMPTED: _bindgen_ty_32 = 8;
+pub const QUIRE_SEQ_UNPUBLISHED: _bindgen_ty_32 = 16;
+pub type _bindgen_ty_32 = u32;
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct quire_preemption {
-    pub seq: quire_seq,
-    pub how: u32,
-    pub chosen_by: u32,
+#[derive(Debug, Copy, Clone)]
+pub struct quire_seq_info {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub known_tokens: u32,
     pub computed_tokens: u32,
-    pub blocks: u32,
-    pub for_seq: quire_seq,
+    pub draft_tokens: u32,
+    pub lookahead_tokens: u32,
+    pub blocks_held: u32,
+    pub preemptions: u32,
+    pub priority: i32,
+    pub reserved0: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_preemption"][::core::mem::size_of::<quire_preemption>() - 32usize];
+    ["Size of quire_seq_info"][::core::mem::size_of::<quire_seq_info>() - 48usize];
+    ["Alignment of quire_seq_info"][::core::mem::align_of::<quire_seq_info>() - 8usize];
     [
-        "Alignment of quire_preemption",
-    ][::core::mem::align_of::<quire_preemption>() - 8usize];
+        "Offset of field: quire_seq_info::struct_size",
+    ][::core::mem::offset_of!(quire_seq_info, struct_size) - 0usize];
     [
-        "Offset of field: quire_preemption::seq",
-    ][::core::mem::offset_of!(quire_preemption, seq) - 0usize];
+        "Offset of field: quire_seq_info::flags",
+    ][::core::mem::offset_of!(quire_seq_info, flags) - 4usize];
     [
-        "Offset of field: quire_preemption::how",
-    ][::core::mem::offset_of!(quire_preemption, how) - 8usize];
+        "Offset of field: quire_seq_info::next",
+    ][::core::mem::offset_of!(quire_seq_info, next) - 8usize];
     [
-        "Offset of field: quire_preemption::chosen_by",
-    ][::core::mem::offset_of!(quire_preemption, chosen_by) - 12usize];
+        "Offset of field: quire_seq_info::known_tokens",
+    ][::core::mem::offset_of!(quire_seq_info, known_tokens) - 16usize];
     [
-        "Offset of field: quire_preemption::computed_tokens",
-    ][::core::mem::offset_of!(quire_preemption, computed_tokens) - 16usize];
+        "Offset of field: quire_seq_info::computed_tokens",
+    ][::core::mem::offset_of!(quire_seq_info, computed_tokens) - 20usize];
     [
-        "Offset of field: quire_preemption::blocks",
-    ][::core::mem::offset_of!(quire_preemption, blocks) - 20usize];
+        "Offset of field: quire_seq_info::draft_tokens",
+    ][::core::mem::offset_of!(quire_seq_info, draft_tokens) - 24usize];
     [
-        "Offset of field: quire_preemption::for_seq",
-    ][::core::mem::offset_of!(quire_preemption, for_seq) - 24usize];
+        "Offset of field: quire_seq_info::lookahead_tokens",
+    ][::core::mem::offset_of!(quire_seq_info, lookahead_tokens) - 28usize];
+    [
+        "Offset of field: quire_seq_info::blocks_held",
+    ][::core::mem::offset_of!(quire_seq_info, blocks_held) - 32usize];
+    [
+        "Offset of field: quire_seq_info::preemptions",
+    ][::core::mem::offset_of!(quire_seq_info, preemptions) - 36usize];
+    [
+        "Offset of field: quire_seq_info::priority",
+    ][::core::mem::offset_of!(quire_seq_info, priority) - 40usize];
+    [
+        "Offset of field: quire_seq_info::reserved0",
+    ][::core::mem::offset_of!(quire_seq_info, reserved0) - 44usize];
 };
-pub const QUIRE_STEP_OK: _bindgen_ty_37 = 0;
-pub const QUIRE_STEP_FAILED: _bindgen_ty_37 = 1;
-pub type _bindgen_ty_37 = u32;
-pub const QUIRE_COPY_ON_WRITE: _bindgen_ty_38 = 0;
-pub const QUIRE_COPY_SWAP_OUT: _bindgen_ty_38 = 1;
-pub const QUIRE_COPY_SWAP_IN: _bindgen_ty_38 = 2;
-pub const QUIRE_COPY_TOKEN: _bindgen_ty_38 = 3;
-pub const QUIRE_COPY_ZERO: _bindgen_ty_38 = 4;
-pub type _bindgen_ty_38 = u32;
+impl Default for quire_seq_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_END_DROP_PREFIX: _bindgen_ty_33 = 1;
+pub type _bindgen_ty_33 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
-pub struct quire_block_copy {
-    pub kind: u32,
-    pub group: u32,
-    pub src: i32,
-    pub dst: i32,
-    pub src_place: u32,
-    pub dst_place: u32,
+pub struct quire_token_span {
+    pub seq: quire_seq,
+    pub position: u32,
+    pub token_offset: u32,
+    pub token_count: u32,
+    pub reserved0: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_block_copy"][::core::mem::size_of::<quire_block_copy>() - 24usize];
+    ["Size of quire_token_span"][::core::mem::size_of::<quire_token_span>() - 24usize];
     [
-        "Alignment of quire_block_copy",
-    ][::core::mem::align_of::<quire_block_copy>() - 4usize];
+        "Alignment of quire_token_span",
+    ][::core::mem::align_of::<quire_token_span>() - 8usize];
     [
-        "Offset of field: quire_block_copy::kind",
-    ][::core::mem::offset_of!(quire_block_copy, kind) - 0usize];
+        "Offset of field: quire_token_span::seq",
+    ][::core::mem::offset_of!(quire_token_span, seq) - 0usize];
     [
-        "Offset of field: quire_block_copy::group",
-    ][::core::mem::offset_of!(quire_block_copy, group) - 4usize];
+        "Offset of field: quire_token_span::position",
+    ][::core::mem::offset_of!(quire_token_span, position) - 8usize];
     [
-        "Offset of field: quire_block_copy::src",
-    ][::core::mem::offset_of!(quire_block_copy, src) - 8usize];
+        "Offset of field: quire_token_span::token_offset",
+    ][::core::mem::offset_of!(quire_token_span, token_offset) - 12usize];
     [
-        "Offset of field: quire_block_copy::dst",
-    ][::core::mem::offset_of!(quire_block_copy, dst) - 12usize];
+        "Offset of field: quire_token_span::token_count",
+    ][::core::mem::offset_of!(quire_token_span, token_count) - 16usize];
     [
-        "Offset of field: quire_block_copy::src_place",
-    ][::core::mem::offset_of!(quire_block_copy, src_place) - 16usize];
-    [
-        "Offset of field: quire_block_copy::dst_place",
-    ][::core::mem::offset_of!(quire_block_copy, dst_place) - 20usize];
+        "Offset of field: quire_token_span::reserved0",
+    ][::core::mem::offset_of!(quire_token_span, reserved0) - 20usize];
 };
-pub const QUIRE_MIGRATE_COPY_HOST_TIER: _bindgen_ty_39 = 1;
-pub type _bindgen_ty_39 = u32;
-pub const QUIRE_TIER_DEVICE: _bindgen_ty_40 = 0;
-pub const QUIRE_TIER_HOST: _bindgen_ty_40 = 1;
-pub type _bindgen_ty_40 = u32;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct quire_block_move {
-    pub group: u32,
-    pub tier: u32,
-    pub src: i32,
-    pub dst: i32,
-}
 pub type quire_handover = u64;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -3220,6 +3159,445 @@ impl Default for quire_handover_progress {
             s.assume_init()
         }
     }
+}
+pub const QUIRE_STEP_MAY_PREEMPT: _bindgen_ty_34 = 1;
+pub type _bindgen_ty_34 = u32;
+pub const QUIRE_PREEMPT_AUTO: _bindgen_ty_35 = 0;
+pub const QUIRE_PREEMPT_SWAP: _bindgen_ty_35 = 1;
+pub const QUIRE_PREEMPT_RECOMPUTE: _bindgen_ty_35 = 2;
+pub type _bindgen_ty_35 = u32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_step_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub queues: *const *mut quire_queue,
+    pub queue_count: u32,
+    pub preempt: u32,
+    pub queue_tag: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_step_desc"][::core::mem::size_of::<quire_step_desc>() - 40usize];
+    [
+        "Alignment of quire_step_desc",
+    ][::core::mem::align_of::<quire_step_desc>() - 8usize];
+    [
+        "Offset of field: quire_step_desc::struct_size",
+    ][::core::mem::offset_of!(quire_step_desc, struct_size) - 0usize];
+    [
+        "Offset of field: quire_step_desc::flags",
+    ][::core::mem::offset_of!(quire_step_desc, flags) - 4usize];
+    [
+        "Offset of field: quire_step_desc::next",
+    ][::core::mem::offset_of!(quire_step_desc, next) - 8usize];
+    [
+        "Offset of field: quire_step_desc::queues",
+    ][::core::mem::offset_of!(quire_step_desc, queues) - 16usize];
+    [
+        "Offset of field: quire_step_desc::queue_count",
+    ][::core::mem::offset_of!(quire_step_desc, queue_count) - 24usize];
+    [
+        "Offset of field: quire_step_desc::preempt",
+    ][::core::mem::offset_of!(quire_step_desc, preempt) - 28usize];
+    [
+        "Offset of field: quire_step_desc::queue_tag",
+    ][::core::mem::offset_of!(quire_step_desc, queue_tag) - 32usize];
+};
+impl Default for quire_step_desc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_step_item {
+    pub seq: quire_seq,
+    pub token_offset: u32,
+    pub token_count: u32,
+    pub max_compute: u32,
+    pub draft_count: u32,
+    pub lookahead: u32,
+    pub mask_kind: u32,
+    pub mask_offset: u32,
+    pub mask_rows: u32,
+    pub max_hit_tokens: u32,
+    pub flags: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_step_item"][::core::mem::size_of::<quire_step_item>() - 48usize];
+    [
+        "Alignment of quire_step_item",
+    ][::core::mem::align_of::<quire_step_item>() - 8usize];
+    [
+        "Offset of field: quire_step_item::seq",
+    ][::core::mem::offset_of!(quire_step_item, seq) - 0usize];
+    [
+        "Offset of field: quire_step_item::token_offset",
+    ][::core::mem::offset_of!(quire_step_item, token_offset) - 8usize];
+    [
+        "Offset of field: quire_step_item::token_count",
+    ][::core::mem::offset_of!(quire_step_item, token_count) - 12usize];
+    [
+        "Offset of field: quire_step_item::max_compute",
+    ][::core::mem::offset_of!(quire_step_item, max_compute) - 16usize];
+    [
+        "Offset of field: quire_step_item::draft_count",
+    ][::core::mem::offset_of!(quire_step_item, draft_count) - 20usize];
+    [
+        "Offset of field: quire_step_item::lookahead",
+    ][::core::mem::offset_of!(quire_step_item, lookahead) - 24usize];
+    [
+        "Offset of field: quire_step_item::mask_kind",
+    ][::core::mem::offset_of!(quire_step_item, mask_kind) - 28usize];
+    [
+        "Offset of field: quire_step_item::mask_offset",
+    ][::core::mem::offset_of!(quire_step_item, mask_offset) - 32usize];
+    [
+        "Offset of field: quire_step_item::mask_rows",
+    ][::core::mem::offset_of!(quire_step_item, mask_rows) - 36usize];
+    [
+        "Offset of field: quire_step_item::max_hit_tokens",
+    ][::core::mem::offset_of!(quire_step_item, max_hit_tokens) - 40usize];
+    [
+        "Offset of field: quire_step_item::flags",
+    ][::core::mem::offset_of!(quire_step_item, flags) - 44usize];
+};
+pub const QUIRE_ITEM_MAY_LOAD: _bindgen_ty_36 = 1;
+pub type _bindgen_ty_36 = u32;
+pub const QUIRE_MASK_NONE: _bindgen_ty_37 = 0;
+pub const QUIRE_MASK_PARENTS: _bindgen_ty_37 = 1;
+pub const QUIRE_MASK_BITS: _bindgen_ty_37 = 2;
+pub type _bindgen_ty_37 = u32;
+pub const QUIRE_ITEM_WAIT: _bindgen_ty_38 = 0;
+pub const QUIRE_ITEM_RUN: _bindgen_ty_38 = 1;
+pub const QUIRE_ITEM_LOADING: _bindgen_ty_38 = 2;
+pub type _bindgen_ty_38 = u32;
+pub const QUIRE_WAIT_POOL: _bindgen_ty_39 = 1;
+pub const QUIRE_WAIT_WATERMARK: _bindgen_ty_39 = 2;
+pub const QUIRE_WAIT_QUOTA: _bindgen_ty_39 = 3;
+pub const QUIRE_WAIT_PREEMPTED: _bindgen_ty_39 = 4;
+pub type _bindgen_ty_39 = u32;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_step_result {
+    pub outcome: u32,
+    pub reason: u32,
+    pub hit_tokens: u32,
+    pub first_position: u32,
+    pub compute_count: u32,
+    pub blocks_short: u32,
+    pub row: u32,
+    pub cross_tokens: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_step_result"][::core::mem::size_of::<quire_step_result>() - 32usize];
+    [
+        "Alignment of quire_step_result",
+    ][::core::mem::align_of::<quire_step_result>() - 4usize];
+    [
+        "Offset of field: quire_step_result::outcome",
+    ][::core::mem::offset_of!(quire_step_result, outcome) - 0usize];
+    [
+        "Offset of field: quire_step_result::reason",
+    ][::core::mem::offset_of!(quire_step_result, reason) - 4usize];
+    [
+        "Offset of field: quire_step_result::hit_tokens",
+    ][::core::mem::offset_of!(quire_step_result, hit_tokens) - 8usize];
+    [
+        "Offset of field: quire_step_result::first_position",
+    ][::core::mem::offset_of!(quire_step_result, first_position) - 12usize];
+    [
+        "Offset of field: quire_step_result::compute_count",
+    ][::core::mem::offset_of!(quire_step_result, compute_count) - 16usize];
+    [
+        "Offset of field: quire_step_result::blocks_short",
+    ][::core::mem::offset_of!(quire_step_result, blocks_short) - 20usize];
+    [
+        "Offset of field: quire_step_result::row",
+    ][::core::mem::offset_of!(quire_step_result, row) - 24usize];
+    [
+        "Offset of field: quire_step_result::cross_tokens",
+    ][::core::mem::offset_of!(quire_step_result, cross_tokens) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_preemption {
+    pub seq: quire_seq,
+    pub how: u32,
+    pub chosen_by: u32,
+    pub computed_tokens: u32,
+    pub blocks: u32,
+    pub for_seq: quire_seq,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_preemption"][::core::mem::size_of::<quire_preemption>() - 32usize];
+    [
+        "Alignment of quire_preemption",
+    ][::core::mem::align_of::<quire_preemption>() - 8usize];
+    [
+        "Offset of field: quire_preemption::seq",
+    ][::core::mem::offset_of!(quire_preemption, seq) - 0usize];
+    [
+        "Offset of field: quire_preemption::how",
+    ][::core::mem::offset_of!(quire_preemption, how) - 8usize];
+    [
+        "Offset of field: quire_preemption::chosen_by",
+    ][::core::mem::offset_of!(quire_preemption, chosen_by) - 12usize];
+    [
+        "Offset of field: quire_preemption::computed_tokens",
+    ][::core::mem::offset_of!(quire_preemption, computed_tokens) - 16usize];
+    [
+        "Offset of field: quire_preemption::blocks",
+    ][::core::mem::offset_of!(quire_preemption, blocks) - 20usize];
+    [
+        "Offset of field: quire_preemption::for_seq",
+    ][::core::mem::offset_of!(quire_preemption, for_seq) - 24usize];
+};
+pub const QUIRE_STEP_OK: _bindgen_ty_40 = 0;
+pub const QUIRE_STEP_FAILED: _bindgen_ty_40 = 1;
+pub type _bindgen_ty_40 = u32;
+pub const QUIRE_COPY_ON_WRITE: _bindgen_ty_41 = 0;
+pub const QUIRE_COPY_SWAP_OUT: _bindgen_ty_41 = 1;
+pub const QUIRE_COPY_SWAP_IN: _bindgen_ty_41 = 2;
+pub const QUIRE_COPY_TOKEN: _bindgen_ty_41 = 3;
+pub const QUIRE_COPY_ZERO: _bindgen_ty_41 = 4;
+pub type _bindgen_ty_41 = u32;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_block_copy {
+    pub kind: u32,
+    pub group: u32,
+    pub src: i32,
+    pub dst: i32,
+    pub src_place: u32,
+    pub dst_place: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_block_copy"][::core::mem::size_of::<quire_block_copy>() - 24usize];
+    [
+        "Alignment of quire_block_copy",
+    ][::core::mem::align_of::<quire_block_copy>() - 4usize];
+    [
+        "Offset of field: quire_block_copy::kind",
+    ][::core::mem::offset_of!(quire_block_copy, kind) - 0usize];
+    [
+        "Offset of field: quire_block_copy::group",
+    ][::core::mem::offset_of!(quire_block_copy, group) - 4usize];
+    [
+        "Offset of field: quire_block_copy::src",
+    ][::core::mem::offset_of!(quire_block_copy, src) - 8usize];
+    [
+        "Offset of field: quire_block_copy::dst",
+    ][::core::mem::offset_of!(quire_block_copy, dst) - 12usize];
+    [
+        "Offset of field: quire_block_copy::src_place",
+    ][::core::mem::offset_of!(quire_block_copy, src_place) - 16usize];
+    [
+        "Offset of field: quire_block_copy::dst_place",
+    ][::core::mem::offset_of!(quire_block_copy, dst_place) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_lease_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub ns: quire_namespace,
+    pub keys: *const quire_key,
+    pub key_count: u32,
+    pub key_stride: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_lease_desc"][::core::mem::size_of::<quire_lease_desc>() - 40usize];
+    [
+        "Alignment of quire_lease_desc",
+    ][::core::mem::align_of::<quire_lease_desc>() - 8usize];
+    [
+        "Offset of field: quire_lease_desc::struct_size",
+    ][::core::mem::offset_of!(quire_lease_desc, struct_size) - 0usize];
+    [
+        "Offset of field: quire_lease_desc::flags",
+    ][::core::mem::offset_of!(quire_lease_desc, flags) - 4usize];
+    [
+        "Offset of field: quire_lease_desc::next",
+    ][::core::mem::offset_of!(quire_lease_desc, next) - 8usize];
+    [
+        "Offset of field: quire_lease_desc::ns",
+    ][::core::mem::offset_of!(quire_lease_desc, ns) - 16usize];
+    [
+        "Offset of field: quire_lease_desc::keys",
+    ][::core::mem::offset_of!(quire_lease_desc, keys) - 24usize];
+    [
+        "Offset of field: quire_lease_desc::key_count",
+    ][::core::mem::offset_of!(quire_lease_desc, key_count) - 32usize];
+    [
+        "Offset of field: quire_lease_desc::key_stride",
+    ][::core::mem::offset_of!(quire_lease_desc, key_stride) - 36usize];
+};
+impl Default for quire_lease_desc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_lease_info {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub ns: quire_namespace,
+    pub blocks_held: u64,
+    pub holds: u64,
+    pub blocks_lost: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_lease_info"][::core::mem::size_of::<quire_lease_info>() - 48usize];
+    [
+        "Alignment of quire_lease_info",
+    ][::core::mem::align_of::<quire_lease_info>() - 8usize];
+    [
+        "Offset of field: quire_lease_info::struct_size",
+    ][::core::mem::offset_of!(quire_lease_info, struct_size) - 0usize];
+    [
+        "Offset of field: quire_lease_info::flags",
+    ][::core::mem::offset_of!(quire_lease_info, flags) - 4usize];
+    [
+        "Offset of field: quire_lease_info::next",
+    ][::core::mem::offset_of!(quire_lease_info, next) - 8usize];
+    [
+        "Offset of field: quire_lease_info::ns",
+    ][::core::mem::offset_of!(quire_lease_info, ns) - 16usize];
+    [
+        "Offset of field: quire_lease_info::blocks_held",
+    ][::core::mem::offset_of!(quire_lease_info, blocks_held) - 24usize];
+    [
+        "Offset of field: quire_lease_info::holds",
+    ][::core::mem::offset_of!(quire_lease_info, holds) - 32usize];
+    [
+        "Offset of field: quire_lease_info::blocks_lost",
+    ][::core::mem::offset_of!(quire_lease_info, blocks_lost) - 40usize];
+};
+impl Default for quire_lease_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_lease_result {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub blocks: u32,
+    pub blocks_short: u32,
+    pub reason: u32,
+    pub reserved0: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_lease_result",
+    ][::core::mem::size_of::<quire_lease_result>() - 32usize];
+    [
+        "Alignment of quire_lease_result",
+    ][::core::mem::align_of::<quire_lease_result>() - 8usize];
+    [
+        "Offset of field: quire_lease_result::struct_size",
+    ][::core::mem::offset_of!(quire_lease_result, struct_size) - 0usize];
+    [
+        "Offset of field: quire_lease_result::flags",
+    ][::core::mem::offset_of!(quire_lease_result, flags) - 4usize];
+    [
+        "Offset of field: quire_lease_result::next",
+    ][::core::mem::offset_of!(quire_lease_result, next) - 8usize];
+    [
+        "Offset of field: quire_lease_result::blocks",
+    ][::core::mem::offset_of!(quire_lease_result, blocks) - 16usize];
+    [
+        "Offset of field: quire_lease_result::blocks_short",
+    ][::core::mem::offset_of!(quire_lease_result, blocks_short) - 20usize];
+    [
+        "Offset of field: quire_lease_result::reason",
+    ][::core::mem::offset_of!(quire_lease_result, reason) - 24usize];
+    [
+        "Offset of field: quire_lease_result::reserved0",
+    ][::core::mem::offset_of!(quire_lease_result, reserved0) - 28usize];
+};
+impl Default for quire_lease_result {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_LEASE_PUBLISHED: _bindgen_ty_42 = 1;
+pub const QUIRE_LEASE_OWNED: _bindgen_ty_42 = 2;
+pub type _bindgen_ty_42 = u32;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_lease_block {
+    pub block: i32,
+    pub holds: u32,
+    pub flags: u32,
+    pub reserved0: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_lease_block"][::core::mem::size_of::<quire_lease_block>() - 16usize];
+    [
+        "Alignment of quire_lease_block",
+    ][::core::mem::align_of::<quire_lease_block>() - 4usize];
+    [
+        "Offset of field: quire_lease_block::block",
+    ][::core::mem::offset_of!(quire_lease_block, block) - 0usize];
+    [
+        "Offset of field: quire_lease_block::holds",
+    ][::core::mem::offset_of!(quire_lease_block, holds) - 4usize];
+    [
+        "Offset of field: quire_lease_block::flags",
+    ][::core::mem::offset_of!(quire_lease_block, flags) - 8usize];
+    [
+        "Offset of field: quire_lease_block::reserved0",
+    ][::core::mem::offset_of!(quire_lease_block, reserved0) - 12usize];
+};
+pub const QUIRE_MATCH_LOOK: _bindgen_ty_43 = 0;
+pub const QUIRE_MATCH_TOUCH: _bindgen_ty_43 = 1;
+pub const QUIRE_MATCH_PIN: _bindgen_ty_43 = 2;
+pub type _bindgen_ty_43 = u32;
+pub const QUIRE_MIGRATE_COPY_HOST_TIER: _bindgen_ty_44 = 1;
+pub type _bindgen_ty_44 = u32;
+pub const QUIRE_TIER_DEVICE: _bindgen_ty_45 = 0;
+pub const QUIRE_TIER_HOST: _bindgen_ty_45 = 1;
+pub type _bindgen_ty_45 = u32;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_block_move {
+    pub group: u32,
+    pub tier: u32,
+    pub src: i32,
+    pub dst: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -3400,204 +3778,6 @@ impl Default for quire_migrate_info {
         }
     }
 }
-pub const QUIRE_KEY_ADAPTER: _bindgen_ty_41 = 1;
-pub const QUIRE_KEY_SALT: _bindgen_ty_41 = 2;
-pub const QUIRE_KEY_MEDIA: _bindgen_ty_41 = 3;
-pub const QUIRE_KEY_OTHER: _bindgen_ty_41 = 4;
-pub type _bindgen_ty_41 = u32;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_key {
-    pub type_: u32,
-    pub size_bytes: u32,
-    pub bytes: *const ::core::ffi::c_void,
-    pub begin: u32,
-    pub end: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_key"][::core::mem::size_of::<quire_key>() - 24usize];
-    ["Alignment of quire_key"][::core::mem::align_of::<quire_key>() - 8usize];
-    [
-        "Offset of field: quire_key::type_",
-    ][::core::mem::offset_of!(quire_key, type_) - 0usize];
-    [
-        "Offset of field: quire_key::size_bytes",
-    ][::core::mem::offset_of!(quire_key, size_bytes) - 4usize];
-    [
-        "Offset of field: quire_key::bytes",
-    ][::core::mem::offset_of!(quire_key, bytes) - 8usize];
-    [
-        "Offset of field: quire_key::begin",
-    ][::core::mem::offset_of!(quire_key, begin) - 16usize];
-    [
-        "Offset of field: quire_key::end",
-    ][::core::mem::offset_of!(quire_key, end) - 20usize];
-};
-impl Default for quire_key {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_seq_desc {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub next: *const quire_chain,
-    pub ns: quire_namespace,
-    pub keys: *const quire_key,
-    pub key_count: u32,
-    pub key_stride: u32,
-    pub priority: i32,
-    pub cross_tokens: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_seq_desc"][::core::mem::size_of::<quire_seq_desc>() - 48usize];
-    ["Alignment of quire_seq_desc"][::core::mem::align_of::<quire_seq_desc>() - 8usize];
-    [
-        "Offset of field: quire_seq_desc::struct_size",
-    ][::core::mem::offset_of!(quire_seq_desc, struct_size) - 0usize];
-    [
-        "Offset of field: quire_seq_desc::flags",
-    ][::core::mem::offset_of!(quire_seq_desc, flags) - 4usize];
-    [
-        "Offset of field: quire_seq_desc::next",
-    ][::core::mem::offset_of!(quire_seq_desc, next) - 8usize];
-    [
-        "Offset of field: quire_seq_desc::ns",
-    ][::core::mem::offset_of!(quire_seq_desc, ns) - 16usize];
-    [
-        "Offset of field: quire_seq_desc::keys",
-    ][::core::mem::offset_of!(quire_seq_desc, keys) - 24usize];
-    [
-        "Offset of field: quire_seq_desc::key_count",
-    ][::core::mem::offset_of!(quire_seq_desc, key_count) - 32usize];
-    [
-        "Offset of field: quire_seq_desc::key_stride",
-    ][::core::mem::offset_of!(quire_seq_desc, key_stride) - 36usize];
-    [
-        "Offset of field: quire_seq_desc::priority",
-    ][::core::mem::offset_of!(quire_seq_desc, priority) - 40usize];
-    [
-        "Offset of field: quire_seq_desc::cross_tokens",
-    ][::core::mem::offset_of!(quire_seq_desc, cross_tokens) - 44usize];
-};
-impl Default for quire_seq_desc {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub const QUIRE_SEQ_SWAPPED: _bindgen_ty_42 = 1;
-pub const QUIRE_SEQ_LOST: _bindgen_ty_42 = 2;
-pub const QUIRE_SEQ_IN_STEP: _bindgen_ty_42 = 4;
-pub const QUIRE_SEQ_PREEMPTED: _bindgen_ty_42 = 8;
-pub const QUIRE_SEQ_UNPUBLISHED: _bindgen_ty_42 = 16;
-pub type _bindgen_ty_42 = u32;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_seq_info {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub next: *const quire_chain,
-    pub known_tokens: u32,
-    pub computed_tokens: u32,
-    pub draft_tokens: u32,
-    pub lookahead_tokens: u32,
-    pub blocks_held: u32,
-    pub preemptions: u32,
-    pub priority: i32,
-    pub reserved0: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_seq_info"][::core::mem::size_of::<quire_seq_info>() - 48usize];
-    ["Alignment of quire_seq_info"][::core::mem::align_of::<quire_seq_info>() - 8usize];
-    [
-        "Offset of field: quire_seq_info::struct_size",
-    ][::core::mem::offset_of!(quire_seq_info, struct_size) - 0usize];
-    [
-        "Offset of field: quire_seq_info::flags",
-    ][::core::mem::offset_of!(quire_seq_info, flags) - 4usize];
-    [
-        "Offset of field: quire_seq_info::next",
-    ][::core::mem::offset_of!(quire_seq_info, next) - 8usize];
-    [
-        "Offset of field: quire_seq_info::known_tokens",
-    ][::core::mem::offset_of!(quire_seq_info, known_tokens) - 16usize];
-    [
-        "Offset of field: quire_seq_info::computed_tokens",
-    ][::core::mem::offset_of!(quire_seq_info, computed_tokens) - 20usize];
-    [
-        "Offset of field: quire_seq_info::draft_tokens",
-    ][::core::mem::offset_of!(quire_seq_info, draft_tokens) - 24usize];
-    [
-        "Offset of field: quire_seq_info::lookahead_tokens",
-    ][::core::mem::offset_of!(quire_seq_info, lookahead_tokens) - 28usize];
-    [
-        "Offset of field: quire_seq_info::blocks_held",
-    ][::core::mem::offset_of!(quire_seq_info, blocks_held) - 32usize];
-    [
-        "Offset of field: quire_seq_info::preemptions",
-    ][::core::mem::offset_of!(quire_seq_info, preemptions) - 36usize];
-    [
-        "Offset of field: quire_seq_info::priority",
-    ][::core::mem::offset_of!(quire_seq_info, priority) - 40usize];
-    [
-        "Offset of field: quire_seq_info::reserved0",
-    ][::core::mem::offset_of!(quire_seq_info, reserved0) - 44usize];
-};
-impl Default for quire_seq_info {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub const QUIRE_END_DROP_PREFIX: _bindgen_ty_43 = 1;
-pub type _bindgen_ty_43 = u32;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct quire_token_span {
-    pub seq: quire_seq,
-    pub position: u32,
-    pub token_offset: u32,
-    pub token_count: u32,
-    pub reserved0: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_token_span"][::core::mem::size_of::<quire_token_span>() - 24usize];
-    [
-        "Alignment of quire_token_span",
-    ][::core::mem::align_of::<quire_token_span>() - 8usize];
-    [
-        "Offset of field: quire_token_span::seq",
-    ][::core::mem::offset_of!(quire_token_span, seq) - 0usize];
-    [
-        "Offset of field: quire_token_span::position",
-    ][::core::mem::offset_of!(quire_token_span, position) - 8usize];
-    [
-        "Offset of field: quire_token_span::token_offset",
-    ][::core::mem::offset_of!(quire_token_span, token_offset) - 12usize];
-    [
-        "Offset of field: quire_token_span::token_count",
-    ][::core::mem::offset_of!(quire_token_span, token_count) - 16usize];
-    [
-        "Offset of field: quire_token_span::reserved0",
-    ][::core::mem::offset_of!(quire_token_span, reserved0) - 20usize];
-};
 pub type quire_session_write = ::core::option::Option<
     unsafe extern "C" fn(
         user: *mut ::core::ffi::c_void,
@@ -3764,8 +3944,8 @@ impl Default for quire_session_info {
         }
     }
 }
-pub const QUIRE_SIZE_LATENT: _bindgen_ty_44 = 1;
-pub type _bindgen_ty_44 = u32;
+pub const QUIRE_SIZE_LATENT: _bindgen_ty_46 = 1;
+pub type _bindgen_ty_46 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_size_desc {
@@ -3874,10 +4054,10 @@ impl Default for quire_size_desc {
         }
     }
 }
-pub const QUIRE_BOUND_UNKNOWN: _bindgen_ty_45 = 0;
-pub const QUIRE_BOUND_BANDWIDTH: _bindgen_ty_45 = 1;
-pub const QUIRE_BOUND_COMPUTE: _bindgen_ty_45 = 2;
-pub type _bindgen_ty_45 = u32;
+pub const QUIRE_BOUND_UNKNOWN: _bindgen_ty_47 = 0;
+pub const QUIRE_BOUND_BANDWIDTH: _bindgen_ty_47 = 1;
+pub const QUIRE_BOUND_COMPUTE: _bindgen_ty_47 = 2;
+pub type _bindgen_ty_47 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_size_info {
@@ -3946,176 +4126,6 @@ impl Default for quire_size_info {
         }
     }
 }
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_lease_desc {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub next: *const quire_chain,
-    pub ns: quire_namespace,
-    pub keys: *const quire_key,
-    pub key_count: u32,
-    pub key_stride: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_lease_desc"][::core::mem::size_of::<quire_lease_desc>() - 40usize];
-    ["Alignment of quire_lease_desc"][::core::mem::align_of::<quire_lease_desc>() - 8usize];
-    [
-        "Offset of field: quire_lease_desc::struct_size",
-    ][::core::mem::offset_of!(quire_lease_desc, struct_size) - 0usize];
-    [
-        "Offset of field: quire_lease_desc::flags",
-    ][::core::mem::offset_of!(quire_lease_desc, flags) - 4usize];
-    [
-        "Offset of field: quire_lease_desc::next",
-    ][::core::mem::offset_of!(quire_lease_desc, next) - 8usize];
-    [
-        "Offset of field: quire_lease_desc::ns",
-    ][::core::mem::offset_of!(quire_lease_desc, ns) - 16usize];
-    [
-        "Offset of field: quire_lease_desc::keys",
-    ][::core::mem::offset_of!(quire_lease_desc, keys) - 24usize];
-    [
-        "Offset of field: quire_lease_desc::key_count",
-    ][::core::mem::offset_of!(quire_lease_desc, key_count) - 32usize];
-    [
-        "Offset of field: quire_lease_desc::key_stride",
-    ][::core::mem::offset_of!(quire_lease_desc, key_stride) - 36usize];
-};
-impl Default for quire_lease_desc {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_lease_info {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub next: *const quire_chain,
-    pub ns: quire_namespace,
-    pub blocks_held: u64,
-    pub holds: u64,
-    pub blocks_lost: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_lease_info"][::core::mem::size_of::<quire_lease_info>() - 48usize];
-    ["Alignment of quire_lease_info"][::core::mem::align_of::<quire_lease_info>() - 8usize];
-    [
-        "Offset of field: quire_lease_info::struct_size",
-    ][::core::mem::offset_of!(quire_lease_info, struct_size) - 0usize];
-    [
-        "Offset of field: quire_lease_info::flags",
-    ][::core::mem::offset_of!(quire_lease_info, flags) - 4usize];
-    [
-        "Offset of field: quire_lease_info::next",
-    ][::core::mem::offset_of!(quire_lease_info, next) - 8usize];
-    [
-        "Offset of field: quire_lease_info::ns",
-    ][::core::mem::offset_of!(quire_lease_info, ns) - 16usize];
-    [
-        "Offset of field: quire_lease_info::blocks_held",
-    ][::core::mem::offset_of!(quire_lease_info, blocks_held) - 24usize];
-    [
-        "Offset of field: quire_lease_info::holds",
-    ][::core::mem::offset_of!(quire_lease_info, holds) - 32usize];
-    [
-        "Offset of field: quire_lease_info::blocks_lost",
-    ][::core::mem::offset_of!(quire_lease_info, blocks_lost) - 40usize];
-};
-impl Default for quire_lease_info {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_lease_result {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub next: *const quire_chain,
-    pub blocks: u32,
-    pub blocks_short: u32,
-    pub reason: u32,
-    pub reserved0: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_lease_result"][::core::mem::size_of::<quire_lease_result>() - 32usize];
-    ["Alignment of quire_lease_result"][::core::mem::align_of::<quire_lease_result>() - 8usize];
-    [
-        "Offset of field: quire_lease_result::struct_size",
-    ][::core::mem::offset_of!(quire_lease_result, struct_size) - 0usize];
-    [
-        "Offset of field: quire_lease_result::flags",
-    ][::core::mem::offset_of!(quire_lease_result, flags) - 4usize];
-    [
-        "Offset of field: quire_lease_result::next",
-    ][::core::mem::offset_of!(quire_lease_result, next) - 8usize];
-    [
-        "Offset of field: quire_lease_result::blocks",
-    ][::core::mem::offset_of!(quire_lease_result, blocks) - 16usize];
-    [
-        "Offset of field: quire_lease_result::blocks_short",
-    ][::core::mem::offset_of!(quire_lease_result, blocks_short) - 20usize];
-    [
-        "Offset of field: quire_lease_result::reason",
-    ][::core::mem::offset_of!(quire_lease_result, reason) - 24usize];
-    [
-        "Offset of field: quire_lease_result::reserved0",
-    ][::core::mem::offset_of!(quire_lease_result, reserved0) - 28usize];
-};
-impl Default for quire_lease_result {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub const QUIRE_LEASE_PUBLISHED: _bindgen_ty_47 = 1;
-pub const QUIRE_LEASE_OWNED: _bindgen_ty_47 = 2;
-pub type _bindgen_ty_47 = u32;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct quire_lease_block {
-    pub block: i32,
-    pub holds: u32,
-    pub flags: u32,
-    pub reserved0: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_lease_block"][::core::mem::size_of::<quire_lease_block>() - 16usize];
-    ["Alignment of quire_lease_block"][::core::mem::align_of::<quire_lease_block>() - 4usize];
-    [
-        "Offset of field: quire_lease_block::block",
-    ][::core::mem::offset_of!(quire_lease_block, block) - 0usize];
-    [
-        "Offset of field: quire_lease_block::holds",
-    ][::core::mem::offset_of!(quire_lease_block, holds) - 4usize];
-    [
-        "Offset of field: quire_lease_block::flags",
-    ][::core::mem::offset_of!(quire_lease_block, flags) - 8usize];
-    [
-        "Offset of field: quire_lease_block::reserved0",
-    ][::core::mem::offset_of!(quire_lease_block, reserved0) - 12usize];
-};
-pub const QUIRE_MATCH_LOOK: _bindgen_ty_48 = 0;
-pub const QUIRE_MATCH_TOUCH: _bindgen_ty_48 = 1;
-pub const QUIRE_MATCH_PIN: _bindgen_ty_48 = 2;
-pub type _bindgen_ty_48 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_api {
@@ -5384,19 +5394,19 @@ pub type quire_get_api_fn = ::core::option::Option<
         error: *mut quire_error,
     ) -> quire_status,
 >;
-pub const QUIRE_VULKAN_SHADER_INT64: _bindgen_ty_46 = 1;
-pub const QUIRE_VULKAN_SHADER_INT16: _bindgen_ty_46 = 2;
-pub const QUIRE_VULKAN_STORAGE_16BIT: _bindgen_ty_46 = 4;
-pub const QUIRE_VULKAN_STORAGE_8BIT: _bindgen_ty_46 = 8;
-pub const QUIRE_VULKAN_SHADER_INT8: _bindgen_ty_46 = 16;
-pub const QUIRE_VULKAN_BUFFER_DEVICE_ADDRESS: _bindgen_ty_46 = 32;
-pub const QUIRE_VULKAN_TIMELINE_SEMAPHORE: _bindgen_ty_46 = 64;
-pub const QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT: _bindgen_ty_46 = 128;
-pub const QUIRE_VULKAN_SYNCHRONIZATION2: _bindgen_ty_46 = 256;
-pub const QUIRE_VULKAN_MAINTENANCE4: _bindgen_ty_46 = 512;
-pub const QUIRE_VULKAN_NEEDED_FEATURES: _bindgen_ty_46 = 1023;
-pub const QUIRE_VULKAN_EXTERNAL_MEMORY_HOST: _bindgen_ty_46 = 1024;
-pub type _bindgen_ty_46 = u32;
+pub const QUIRE_VULKAN_SHADER_INT64: _bindgen_ty_48 = 1;
+pub const QUIRE_VULKAN_SHADER_INT16: _bindgen_ty_48 = 2;
+pub const QUIRE_VULKAN_STORAGE_16BIT: _bindgen_ty_48 = 4;
+pub const QUIRE_VULKAN_STORAGE_8BIT: _bindgen_ty_48 = 8;
+pub const QUIRE_VULKAN_SHADER_INT8: _bindgen_ty_48 = 16;
+pub const QUIRE_VULKAN_BUFFER_DEVICE_ADDRESS: _bindgen_ty_48 = 32;
+pub const QUIRE_VULKAN_TIMELINE_SEMAPHORE: _bindgen_ty_48 = 64;
+pub const QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT: _bindgen_ty_48 = 128;
+pub const QUIRE_VULKAN_SYNCHRONIZATION2: _bindgen_ty_48 = 256;
+pub const QUIRE_VULKAN_MAINTENANCE4: _bindgen_ty_48 = 512;
+pub const QUIRE_VULKAN_NEEDED_FEATURES: _bindgen_ty_48 = 1023;
+pub const QUIRE_VULKAN_EXTERNAL_MEMORY_HOST: _bindgen_ty_48 = 1024;
+pub type _bindgen_ty_48 = u32;
 pub type quire_vulkan_function = ::core::option::Option<unsafe extern "C" fn()>;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
