@@ -37,7 +37,7 @@ def load(played, sequence):
         step.abort()
         if result["outcome"] != LOADING:
             return None, result
-        played.cache.wait_load(5.0)
+        played.cache.wait_load(60.0)
     return expect(False, f"never runs: {result}, {played.cache.tier_stats}")
 
 
