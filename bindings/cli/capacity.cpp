@@ -125,7 +125,7 @@ void add_worth(const CapacityOptions &options, const Sizes &sizes, const FleetCo
     if (options.prefill.empty()) return;
     const double per_second = rate_of("--prefill", options.prefill);
     double saved = static_cast<double>(counts.cluster_tokens) / per_second;
-    // What takes longer to load than to compute is worth nothing.
+    // A load that takes longer than computing is worth nothing.
     if (!options.link.empty() &&
         bytes_of_load(sizes) / rate_of("--link", options.link) > kTokensPerHash / per_second) {
         saved = 0;

@@ -123,7 +123,7 @@ class Fleet {
                 ++found;
             counts_.asked_blocks += found - local + (found < findable ? 1 : 0);
         }
-        // What lies after the first miss may be there all the same.
+        // Blocks after the first miss may be there all the same.
         for (uint32_t i = local; i < full; ++i) {
             const uint64_t name = name_of(arrival.copy, request, i);
             if (!engine.find(name)) engine.add(name);

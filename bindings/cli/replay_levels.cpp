@@ -40,7 +40,7 @@ void check_disk(const ReplayOptions &options) {
                       kUsage);
     }
     if (options.has_store() && options.baseline)
-        throw Failure("--baseline does not go with a store: a bare LRU has none", kUsage);
+        throw Failure("--baseline does not go with a store: a bare LRU keeps no store", kUsage);
 }
 
 void check_costs(const ReplayOptions &options) {

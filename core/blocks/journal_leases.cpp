@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What leases hold. A lease's tables have no gap and no order: a block that leaves one is replaced
-// by the table's last block.
+// The blocks that leases hold. A lease's tables have no gap and no order: a block that leaves one
+// is replaced by the table's last block.
 
 #include "core/blocks/journal.hpp"
 

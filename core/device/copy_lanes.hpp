@@ -25,7 +25,7 @@ class CopyLanes {
     // Gives up the lanes, because the cache leaves their devices. Waits for what runs on them.
     void drop();
 
-    // What is enqueued on the shard's lane from now on runs after all that `queue` has now.
+    // Work that is enqueued on the shard's lane from now on runs after all that `queue` has now.
     Status follow(uint32_t shard, Queue *queue, quire_error *error);
     Status copy(uint32_t shard, const quire_be_copy *copies, uint32_t count, quire_error *error) {
         return lanes_->of[shard].copy(copies, count, error);

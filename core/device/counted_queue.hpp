@@ -15,7 +15,7 @@ class CountedQueue {
     // error: the backend's words, here and below.
     Status create(const Device *device, quire_error *error);
     Status copy(const quire_be_copy *copies, uint32_t count, quire_error *error);
-    // What is enqueued from now on runs after another queue's fence has reached the value.
+    // Work that is enqueued from now on runs after another queue's fence has reached the value.
     Status after(quire_be_fence *fence, uint64_t value, quire_error *error);
     // Another queue of the device goes on only after this one's fence has reached the value.
     Status hold(quire_be_queue *other, uint64_t value, quire_error *error);

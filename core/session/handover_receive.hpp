@@ -5,7 +5,7 @@
 //
 // The sequence is made at once, empty and lent; its blocks are taken when the head has come and is
 // right, before any K and V. It is given out when the tail is there and every cell has come once.
-// What is refused leaves nothing: the sequence ends.
+// Refused bytes leave nothing: the sequence ends.
 //
 // Threads: none; Cache holds its lock.
 #pragma once

@@ -129,7 +129,7 @@ void HandoverSend::tell(quire_handover_progress *out) const {
     out->size_bytes = given_bytes_;
 }
 
-// What is right. ----------------------------------------------------------------------------------
+// Checks. -----------------------------------------------------------------------------------------
 
 Status HandoverSend::check_live(uint32_t *sequence) const {
     *sequence = books_.handles.find(handle_);
@@ -137,7 +137,7 @@ Status HandoverSend::check_live(uint32_t *sequence) const {
     return fail(QUIRE_E_STALE, "the sequence was ended before all of it was handed over");
 }
 
-// What has left is still right. From now on only what comes after this can be lost.
+// All that has left is still right. From now on only what comes after this can be lost.
 Status HandoverSend::check_kept() {
     uint32_t &fewest = books_.sequences[sequence_].fewest_computed;
     if (fewest < sent_tokens_) {
@@ -247,7 +247,7 @@ Status HandoverSend::layers(StepRecord *record, uint32_t first, uint32_t count,
     return copy_pending(first_pending, record, error);
 }
 
-// What a shard copies of the parts from `first` on: of each, the layers that it holds.
+// The copies on a shard of the parts from `first` on: of each, the layers that it holds.
 Status HandoverSend::copies_of(uint32_t shard, uint64_t first) {
     const Binding &binding = books_.shards[shard];
     copies_.shrink(0);
@@ -313,7 +313,7 @@ Status HandoverSend::read(uint8_t *to, uint64_t capacity, uint64_t *size_bytes,
         if (out_at_ == out_.size()) {
             bool has_more = false;
             Status written = next_bytes(&has_more, error);
-            // What was read so far counts; the next call tries again.
+            // The bytes that were read count; the next call tries again.
             if (!written.ok()) return *size_bytes != 0 ? Status{} : written;
             if (!has_more) break;
         }

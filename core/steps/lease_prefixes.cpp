@@ -84,7 +84,7 @@ void LeasePrefixes::check_room(const Lookup &found, uint32_t hits, const StepRec
     }
 }
 
-// What is on the device comes first: room for the rest may be made by evicting.
+// Blocks on the device come first: room for the rest may be made by evicting.
 void LeasePrefixes::pin_found(const Lookup &found, uint32_t hits, uint32_t lease, int32_t *ids) {
     const uint32_t groups = books_.geometry.group_count;
     Taker taker = tenants_.taker(lease, true);

@@ -37,7 +37,7 @@ class LeasePrefixes {
     Status evict(uint32_t group, uint32_t count, int32_t *ids, uint32_t *evicted);
 
  private:
-    // What pinning a match takes in one group.
+    // Pinning a match takes so much in one group.
     struct Need {
         uint32_t promoted;     // blocks of the host tier
         uint32_t from_cached;  // that the step could get otherwise

@@ -153,7 +153,7 @@ Status Leases::close_within_quota(StepRecord *record, uint32_t lease, uint32_t b
     return Status{};
 }
 
-// What is there is enough for all of it, or nothing is taken.
+// Takes all of it, or nothing.
 Status Leases::take(uint64_t step, uint64_t handle, uint32_t group, uint32_t count, int32_t *ids,
                     quire_lease_result *result) {
     StepRecord *record = nullptr;

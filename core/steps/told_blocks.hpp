@@ -11,7 +11,7 @@
 // Why a record keeps its parent: nothing below a block can be used without it, wherever both lie.
 // So records form a tree, in which a block is told after its parent, and taken back before it.
 //
-// What the store has of a block takes a *slot*. There is a fixed number of them. When all are used,
+// A block that the store has takes a *slot*. There is a fixed number of them. When all are used,
 // the block that was noted first is forgotten; one that follows another counts as noted just before
 // that, so that prefixes are forgotten from their ends.
 //

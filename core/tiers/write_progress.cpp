@@ -57,7 +57,7 @@ bool CacheTier::write_block(uint32_t node, NodeName *name, uint32_t group) {
         return true;
     }
     quire_store_label label = keys_.label(name->name, group, *keys_.tenant(keys_.root_of(node)));
-    // What other processes may remove meanwhile is put again: the store looks whether it is there.
+    // A value that other processes may have removed is put again; the store looks for it first.
     if (!is_remote_ && find_now(label) == QUIRE_STORE_PRESENT) {
         ++counts.blocks_known;
         name->groups |= 1u << group;

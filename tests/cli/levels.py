@@ -150,7 +150,7 @@ def replay_refuses(folder):
         ((*disk, "--block-bytes", "5GiB"), "--block-bytes must be 1 to 4GiB"),
         (size, "--block-bytes needs --host-bandwidth, --disk-blocks or --tier"),
         (("--host-blocks", 9, "--host-bandwidth", "1GB/s"), "--host-bandwidth needs --block-bytes"),
-        ((*disk, "--baseline"), "a bare LRU has none"),
+        ((*disk, "--baseline"), "a bare LRU keeps no store"),
         (("--disk-blocks", -1), "must not be negative"),
         (("--disk-blocks", 2 ** 32), "--disk-blocks"),
         (("--disk-blocks", "64GiB"), "--disk-blocks"),

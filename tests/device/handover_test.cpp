@@ -344,7 +344,7 @@ TEST(Handover, waits_for_room_in_the_host_tier) {
     EXPECT_NE(last.seq(), 0u);
 }
 
-// What a sender says once its sequence lost what was sent.
+// A sender says so once its sequence lost blocks that were sent.
 void expect_lost(ShardedCache *c, Sender *sender, const char *text) {
     quire_status status = QUIRE_OK;
     for (int i = 0; status == QUIRE_OK && i < 1000; ++i) status = sender->read();

@@ -196,7 +196,7 @@ def a_decode_engine_that_goes_is_no_harm_to_the_other(engine):
                 left -= len(link.recv(left))
             link.close()
             _, err = sender.communicate(timeout=60)
-            # What fits into the socket's buffer was sent before the end was noticed.
+            # As much as fits into the socket's buffer was sent before the end was noticed.
             expect(sender.returncode in (0, 1), f"{sender.returncode} {err}")
             expect(sender.returncode == 0 or b"quire-engine: the other engine" in err, err)
     print(f"{len(ends) - 1} hand-overs were lost on the prefill side")

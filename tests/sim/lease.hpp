@@ -27,7 +27,7 @@ struct Lease {
     uint64_t lost = 0;                                    // blocks_lost, when looked at last
 };
 
-// What the step's work does in one block.
+// The step's work in one block.
 struct LeaseUse {
     enum Kind : uint8_t { taken, published, read };
     Kind kind = taken;

@@ -134,7 +134,7 @@ void World::hold(Lease &lease, GroupBlock block) { ++lease.held[block]; }
 // Takes `count` blocks; empty: they are not there.
 std::vector<int32_t> World::take_blocks(Lease &lease, uint32_t group, uint32_t count) {
     std::vector<int32_t> ids(count);
-    // What items of the step publish may keep blocks until its commit.
+    // Items of the step that publish may keep blocks until its commit.
     const bool alone = open->rows.empty() && config.groups.size() == 1;
     const uint64_t room_before = alone ? room() : 0;
     const Snapshot before = look(true);
@@ -181,7 +181,8 @@ bool World::take(const Op &op) {
     return true;
 }
 
-// What the lease holds in the group, as often, drawn from; without what the step publishes.
+// The blocks that the lease holds in the group, each as often, but for those that the step
+// publishes.
 std::vector<int32_t> World::some_held(const Lease &lease, uint32_t group, uint32_t pick) const {
     Rng rng(pick);
     std::vector<int32_t> ids;

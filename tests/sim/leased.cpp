@@ -110,7 +110,7 @@ void World::take_failure_of_leases(const std::map<GroupBlock, Zeros> &leaving) {
             if (!stays) lease->contents.erase(block);
             at = stays ? std::next(at) : lease->held.erase(at);
         }
-        // What depended on the step is poison now.
+        // Slots that depended on the step are poison now.
         std::erase_if(lease->contents, [&](const auto &known) {
             const auto [group, id] = known.first;
             for (uint32_t p = 0; p < config.block_tokens; ++p)

@@ -66,7 +66,7 @@ Runner::Runner(const quire_api *api, const std::string &plugin) : q_(api) {
     }
 }
 
-Runner::~Runner() = default;
+Runner::~Runner() { q_->cache_destroy(foreign_, nullptr); }
 
 template <class Next>
 Outcome Runner::play(const Config &config, bool strict, Next next) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What leases publish, find, touch, forget and evict; caches with windows, host tiers, and moves.
+// Leases publish, find, touch, forget and evict; caches with windows, host tiers, and moves.
 
 #include <map>
 

@@ -351,7 +351,7 @@ TEST(LeaseStep, block_that_the_failed_step_was_to_zero_leaves_the_lease) {
 
 // Random calls. -----------------------------------------------------------------------------------
 
-// What a lease holds, and how often, as its caller counts it.
+// A lease's blocks, and how often it holds each, as its caller counts.
 using Held = std::map<int32_t, uint32_t>;
 
 Held held_by(Leased &lease) {

@@ -230,7 +230,7 @@ class QuireStorage(HiCacheStorage):  # type: ignore[misc]
             return False
         return all(self._opened.put(self._labels(keys), [[tensor_piece(one)] for one in whole]))
 
-    # What is there.
+    # Lookups.
 
     def exists(self, key: str) -> bool:
         return self._opened.find(self._labels([key]))[0]

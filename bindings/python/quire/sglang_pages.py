@@ -16,7 +16,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 
 from .tier import Piece
 
-# What a pool raises where it has no flat page, or does not know its layout.
+# A pool raises these where it has no flat page, or does not know its layout.
 _NO_FLAT_PAGE = (NotImplementedError, ValueError, RuntimeError)
 
 

@@ -40,7 +40,7 @@ def block_names(chain: Chain, request: Any, block_size: int, count: int) -> List
     for index in range(len(chain.names), count):
         start, end = index * block_size, (index + 1) * block_size
         tokens = request.all_token_ids[start:end]
-        if min(tokens) < 0:  # a placeholder
+        if min(tokens) < 0:  # stands for media
             return chain.names[:index]
         extra, chain.media = generate_block_hash_extra_keys(request, start, end, chain.media)
         before = chain.names[-1] if chain.names else chain.root

@@ -20,13 +20,13 @@ class FuzzStore:
     """All stores that the plugin has opened in this process."""
 
     def __init__(self, plugin):
-        self.library = ctypes.CDLL(str(plugin))
-        self.library.fuzz_live.restype = ctypes.c_uint64
-        self.library.fuzz_outstanding.restype = ctypes.c_uint32
-        self.control = Control.in_dll(self.library, "fuzz_control")
+        self.plugin = ctypes.CDLL(str(plugin))
+        self.plugin.fuzz_live.restype = ctypes.c_uint64
+        self.plugin.fuzz_outstanding.restype = ctypes.c_uint32
+        self.control = Control.in_dll(self.plugin, "fuzz_control")
 
     def reset(self, seed):
-        self.library.fuzz_reset()
+        self.plugin.fuzz_reset()
         self.control.random = seed * 2654435761 % (1 << 62) + 1
 
     def set_faults(self, chance):
@@ -44,10 +44,10 @@ class FuzzStore:
         self.control.hold = self.control.take_none = 0
 
     def evict_all(self):
-        self.library.fuzz_evict_all()
+        self.plugin.fuzz_evict_all()
 
     def has(self, key):
-        return bool(self.library.fuzz_has(key))
+        return bool(self.plugin.fuzz_has(key))
 
     def settings(self):
         values = {name: getattr(self.control, name) for name in SETTINGS}
@@ -55,6 +55,6 @@ class FuzzStore:
 
     def problem(self):
         """None, or the trace that the library left in the plugin once all is closed."""
-        if self.library.fuzz_live():
+        if self.plugin.fuzz_live():
             return "stores are left open"
-        return "requests are outstanding" if self.library.fuzz_outstanding() else None
+        return "requests are outstanding" if self.plugin.fuzz_outstanding() else None

@@ -17,7 +17,7 @@
  *   match(step, lease, tokens, PIN) -> ids  nothing evicts them until
  *   give(step, lease, ids)                  as often as they were pinned
  *
- * What changes who holds a block is a change of the open step: take, give, pin, match with
+ * A call that changes who holds a block is a change of the open step: take, give, pin, match with
  * QUIRE_MATCH_PIN, publish. Abort undoes it, followers receive it, and the step's queues say where
  * it happens: work on a block that was given back comes before the step on its queues, or the
  * caller orders it so; the K and V of a block that is published are written there before any row of
@@ -99,7 +99,7 @@ typedef struct quire_lease_block {
  * Errors   QUIRE_E_ARG          a key is a span: a lease has no positions.
  *          QUIRE_E_STALE        no such namespace.
  *          QUIRE_E_LIMIT        as for quire_seq_create.
- *          QUIRE_E_HOST_MEMORY  there is none for it; nothing changed.
+ *          QUIRE_E_HOST_MEMORY  not enough for it; nothing changed.
  * Time     as quire_seq_create. */
 QUIRE_EXPORT quire_status quire_lease_create(quire_cache *cache, const quire_lease_desc *desc,
                                              quire_lease *out, quire_error *error);
@@ -172,7 +172,7 @@ enum {
  *
  * step     the open step; or 0, if `how` is not QUIRE_MATCH_PIN: then content of all steps counts.
  * ids      [token_count / block_tokens][groups] receives the blocks, place by place; 0 where a
- *          group has none. Entries after result->blocks places are not written.
+ *          group holds no block. Entries after result->blocks places are not written.
  * Returns  QUIRE_S_NO_BLOCKS  QUIRE_MATCH_PIN: the quota is short, or the pool, for blocks of the
  *                             host tier; nothing changed.
  * Errors   QUIRE_E_ARG          how is unknown, or a token is QUIRE_TOKEN_UNKNOWN.
