@@ -127,7 +127,7 @@ Status compute_strides(GroupGeometry *g, uint32_t block_tokens, uint32_t index) 
     uint64_t k_token = row_bytes(g->k_head_dim, g->k_dtype);
     bool latent = g->kind == QUIRE_GROUP_LATENT;  // V lies within K
     uint64_t v_token = latent ? k_token : row_bytes(g->v_head_dim, g->v_dtype);
-    uint64_t k_head = k_token * block_tokens;  // < 2^32 * 2^2 * 2^8
+    uint64_t k_head = k_token * block_tokens;  // < 2^32 * 2^2 * 2^12
     uint64_t v_head = v_token * block_tokens;
     uint64_t scale_head = uint64_t{block_tokens} * sizeof(float);
     bool k_scaled = g->k_scale == QUIRE_SCALE_TOKEN_HEAD;
@@ -161,6 +161,7 @@ Status compute_strides(GroupGeometry *g, uint32_t block_tokens, uint32_t index) 
 Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_tokens,
                   GroupGeometry *g) {
     QUIRE_TRY(check_group(desc, index));
+    g->size = BlockSize(block_tokens);
     g->kind = desc.kind;
     g->full = desc.kind == QUIRE_GROUP_FULL || desc.kind == QUIRE_GROUP_LATENT;
     g->windowed = desc.kind == QUIRE_GROUP_WINDOW || desc.kind == QUIRE_GROUP_CHUNKED;
@@ -320,11 +321,16 @@ uint32_t pool_dtype_bits(uint32_t dtype) {
 Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *groups, Geometry *out) {
     *out = Geometry{};
     out->block_tokens = desc.block_tokens != 0 ? desc.block_tokens : 16;
-    if (!is_power_of_two(out->block_tokens) || out->block_tokens > kMaxBlockTokens) {
-        return fail(QUIRE_E_ARG, "block_tokens is {}: must be a power of two up to {}",
-                    desc.block_tokens, kMaxBlockTokens);
+    const bool any_size = desc.shard_count == 0;
+    const uint32_t most = any_size ? kMaxBlockTokens : kMaxDeviceBlockTokens;
+    if (out->block_tokens > most || !(any_size || is_power_of_two(out->block_tokens))) {
+        return fail(QUIRE_E_ARG,
+                    any_size ? "block_tokens is {}: must be 1 to {}"
+                             : "block_tokens is {}: must be a power of two up to {}, because the "
+                               "cache has memory, which kernels read",
+                    desc.block_tokens, most);
     }
-    out->block_shift = static_cast<uint32_t>(__builtin_ctz(out->block_tokens));
+    out->span = BlockSize(out->block_tokens);
     if (desc.group_count == 0 || desc.group_count > kMaxGroups) {
         return fail(QUIRE_E_ARG, "group_count is {}: must be 1 to {}", desc.group_count,
                     kMaxGroups);
@@ -354,7 +360,7 @@ Status compute_part(const Geometry &whole, uint32_t group, uint32_t layer_count,
     *out = whole.groups[group];
     out->layer_count = layer_count;
     out->kv_heads = kv_heads;
-    return compute_strides(out, whole.block_tokens, group);
+    return compute_strides(out, out->size.tokens(), group);
 }
 
 Status compute_sizes(const quire_cache_desc &desc, ShardGeometry *shards, uint32_t count,

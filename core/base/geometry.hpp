@@ -11,6 +11,9 @@
 // Units: strides are bytes, windows tokens, pool sizes blocks (the null block included).
 #pragma once
 
+#include <numeric>
+
+#include "core/base/block_size.hpp"
 #include "core/base/host_memory.hpp"
 #include "quire/cache.h"
 
@@ -21,9 +24,13 @@ constexpr uint32_t kMaxLayers = 4096;
 constexpr uint32_t kMaxShards = 64;
 constexpr uint32_t kMaxBlocks = 0x7FFFFFFF;
 constexpr uint32_t kMaxTokens = 0x7FFFFFFF;
-constexpr uint32_t kMaxBlockTokens = 256;
+// Of a cache without memory. Kernels, and with them sessions and tiers, know powers of two up to
+// kMaxDeviceBlockTokens.
+constexpr uint32_t kMaxBlockTokens = 4096;
+constexpr uint32_t kMaxDeviceBlockTokens = 256;
 
 struct GroupGeometry {
+    BlockSize size;         // of its blocks
     uint32_t kind = 0;      // QUIRE_GROUP_*
     bool full = false;      // keeps every token's block: full attention and latent
     bool windowed = false;  // gives up blocks that have left its window or chunk
@@ -53,16 +60,14 @@ struct GroupGeometry {
     int64_t block_stride = 0;
 
     // The first block that a token at `position` can see, not counting the kept ones.
-    uint32_t first_visible_block(uint32_t position, uint32_t block_tokens) const {
+    uint32_t first_visible_block(uint32_t position) const {
         if (!windowed || position < window) return 0;
-        if (kind == QUIRE_GROUP_CHUNKED) return (position - position % window) / block_tokens;
-        return (position - window + 1) / block_tokens;
+        if (kind == QUIRE_GROUP_CHUNKED) return size.block_of(position - position % window);
+        return size.block_of(position - window + 1);
     }
     // Number of blocks before token `n` (at a block boundary) that the token at n needs, not
     // counting the kept ones.
-    uint32_t needed_before(uint32_t n, uint32_t block_tokens) const {
-        return n / block_tokens - first_visible_block(n, block_tokens);
-    }
+    uint32_t needed_before(uint32_t n) const { return size.block_of(n) - first_visible_block(n); }
     // How many entries are not null in a table whose entries [kept_blocks, null_front) are.
     uint32_t held_entries(uint32_t length, uint32_t null_front) const {
         return null_front > kept_blocks ? length - (null_front - kept_blocks) : length;
@@ -71,23 +76,22 @@ struct GroupGeometry {
         return index >= kept_blocks && index < null_front;
     }
     // The longest length up to n from which a sequence whose table has such a gap can continue.
-    uint32_t longest_whole(uint32_t n, uint32_t null_front, uint32_t block_tokens) const {
-        if (null_front <= kept_blocks || null_front <= first_visible_block(n, block_tokens) ||
-            n <= kept_blocks * block_tokens) {
+    uint32_t longest_whole(uint32_t n, uint32_t null_front) const {
+        if (null_front <= kept_blocks || null_front <= first_visible_block(n) ||
+            n <= size.first_token(kept_blocks)) {
             return n;
         }
-        if (kind != QUIRE_GROUP_CHUNKED) return kept_blocks * block_tokens;
+        if (kind != QUIRE_GROUP_CHUNKED) return size.first_token(kept_blocks);
         // The first token of a chunk sees nothing before it, and if it also begins a block, needs
         // no earlier block.
-        uint64_t both = uint64_t{window};  // the least common multiple: block_tokens is 2^k
-        while (both % block_tokens != 0) both *= 2;
+        uint64_t both = std::lcm(uint64_t{window}, uint64_t{size.tokens()});
         return static_cast<uint32_t>(n - n % both);
     }
 };
 
 struct Geometry {
     uint32_t block_tokens = 0;
-    uint32_t block_shift = 0;
+    BlockSize span;  // the tokens of a node of the prefix tree
     uint32_t group_count = 0;
     uint32_t layer_count = 0;
     uint32_t max_sequence_tokens = 0;
@@ -96,10 +100,9 @@ struct Geometry {
     bool any_cross = false;
     GroupGeometry groups[kMaxGroups];
 
-    uint32_t blocks_of(uint32_t tokens) const { return (tokens + block_tokens - 1) >> block_shift; }
     // Table entries that a sequence of this many tokens needs in a group.
     uint32_t table_length(uint32_t group, uint32_t tokens, uint32_t cross_tokens) const {
-        return blocks_of(groups[group].cross ? cross_tokens : tokens);
+        return groups[group].size.blocks_of(groups[group].cross ? cross_tokens : tokens);
     }
 };
 

@@ -15,12 +15,12 @@ Status Journal::create(const Geometry &geometry, const Options &options) {
     scrubs_ = options.scrubs;
     keeps_on_host_ = options.keeps_on_host;
     group_count_ = geometry.group_count;
-    block_tokens_ = static_cast<uint16_t>(geometry.block_tokens);
     any_full_ = geometry.any_full;
     for (uint32_t g = 0; g < group_count_; ++g) {
         const GroupGeometry &group = geometry.groups[g];
         full_[g] = group.full;
         cross_[g] = group.cross;
+        sizes_[g] = group.size;
         pools_[g] = make_pool(group.blocks);
         if (pools_[g] == nullptr) return no_host_memory();
         if (group.host_blocks == 0) continue;
@@ -246,11 +246,12 @@ void Journal::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
 
 void Journal::move_token(uint32_t sequence, uint32_t group, uint32_t src, uint32_t dst) {
     const uint32_t *ids = table(sequence, group).ids.data;
-    uint32_t from = ids[src / block_tokens_], to = ids[dst / block_tokens_];
+    const BlockSize size = sizes_[group];
+    uint32_t from = ids[size.block_of(src)], to = ids[size.block_of(dst)];
     QUIRE_ASSERT(step_ != nullptr && (*pools_[group])[to].owner == sequence);
     step_->copies.push(quire_block_copy{QUIRE_COPY_TOKEN, group, static_cast<int32_t>(from),
-                                        static_cast<int32_t>(to), src % block_tokens_,
-                                        dst % block_tokens_});
+                                        static_cast<int32_t>(to), size.slot_of(src),
+                                        size.slot_of(dst)});
 }
 
 uint32_t Journal::publish(uint32_t root, const TreeCursor &at, uint64_t hash,
@@ -299,7 +300,7 @@ bool Journal::adopt(uint32_t group, uint32_t block, uint32_t node, Content conte
     if (b.tenant == kMixedTenant && !b.is_covered && can_cover_)
         pool.cover(block, Cover{content.ready, content.depends});
     // From now on any sequence may read all of it, even if it leaves the tree again.
-    b.frozen_slots = block_tokens_;
+    b.frozen_slots = static_cast<uint16_t>(sizes_[group].tokens());
     return true;
 }
 

@@ -382,6 +382,7 @@ class Journal {
     LookAhead ahead_[kMaxGroups];
     bool full_[kMaxGroups] = {};
     bool cross_[kMaxGroups] = {};
+    BlockSize sizes_[kMaxGroups];
     bool any_full_ = false;
     bool scrubs_ = false;
     bool keeps_on_host_ = false;
@@ -391,7 +392,6 @@ class Journal {
     bool can_cover_ = false;    // every pool has room for covers
     bool has_tenants_ = false;  // more than one has written
     uint32_t group_count_ = 0;
-    uint16_t block_tokens_ = 0;
     StepEdits *step_ = nullptr;
     LossWatch *watch_ = nullptr;
     uint64_t evictions_ = 0;

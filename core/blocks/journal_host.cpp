@@ -87,7 +87,7 @@ Demote Journal::demote(uint32_t group, uint32_t block, uint32_t to) {
     h.depends = depends_of_copy(b);
     h.ready = step_->number;
     h.owner = kNone;
-    h.frozen_slots = block_tokens_;
+    h.frozen_slots = static_cast<uint16_t>(sizes_[group].tokens());
     h.is_demoted = true;
     tree_.change_blocks(b.node)[group] = to | kOnHost;
     host.cache_held(to, b.stamp);
@@ -107,7 +107,7 @@ uint32_t Journal::promote(uint32_t group, uint32_t node, const Taker &taker) {
     b.node = node;
     b.ready = step_->number;
     b.depends = depends_of_copy(h);
-    b.frozen_slots = block_tokens_;
+    b.frozen_slots = static_cast<uint16_t>(sizes_[group].tokens());
     if (b.tenant == kMixedTenant && !b.is_covered && can_cover_)
         (*pools_[group]).cover(block, Cover{b.ready, b.depends});
     tree_.change_blocks(node)[group] = block;

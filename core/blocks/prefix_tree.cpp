@@ -18,12 +18,12 @@ uint32_t round_up_words(uint32_t words) {
 Status PrefixTree::create(const Geometry &geometry, uint32_t node_capacity, uint64_t seed) {
     static_assert(sizeof(Node) == 40);
     capacity_ = node_capacity;
-    block_tokens_ = geometry.block_tokens;
+    span_tokens_ = geometry.span.tokens();
     group_count_ = geometry.group_count;
     counts_children_ = !geometry.any_full;
     for (uint32_t g = 0; g < group_count_; ++g) full_group_[g] = geometry.groups[g].full;
     header_words_ = round_up_words(kHeaderWords + group_count_);
-    stride_words_ = header_words_ + round_up_words(block_tokens_);
+    stride_words_ = header_words_ + round_up_words(span_tokens_);
     uint64_t words = 0;
     if (!checked_mul(capacity_, stride_words_, &words)) return no_host_memory();
     uint64_t bucket_count = next_power_of_two(uint64_t{capacity_} * 2);
@@ -73,12 +73,12 @@ bool PrefixTree::same_scope(uint32_t scope, uint32_t root, const Extra &wanted) 
     if (wanted.scope == kNone) return scope == root;
     if (scope == wanted.scope) return true;
     if (scope == root || scopes_.root_of(scope) != root) return false;
-    return scopes_.same_overlap(scope, wanted.scope, wanted.begin, wanted.begin + block_tokens_);
+    return scopes_.same_overlap(scope, wanted.scope, wanted.begin, wanted.begin + span_tokens_);
 }
 
 uint32_t PrefixTree::find(uint32_t root, const TreeCursor &at, uint64_t hash,
                           const uint32_t *tokens, const Extra &extra) {
-    uint64_t size_bytes = uint64_t{block_tokens_} * sizeof(uint32_t);
+    uint64_t size_bytes = uint64_t{span_tokens_} * sizeof(uint32_t);
     for (uint32_t i = buckets_[hash & bucket_mask_]; i != kNone; i = header(i).bucket_next) {
         const Node &node = header(i);
         if (node.hash != hash || node.parent != at.node ||
@@ -134,7 +134,7 @@ uint32_t PrefixTree::insert(uint32_t root, const TreeCursor &at, uint64_t hash,
     node.is_linked = false;
     node.children = 0;
     for (uint32_t g = 0; g < group_count_; ++g) change_blocks(index)[g] = kNullBlock;
-    std::memcpy(tokens_of(index), tokens, uint64_t{block_tokens_} * sizeof(uint32_t));
+    std::memcpy(tokens_of(index), tokens, uint64_t{span_tokens_} * sizeof(uint32_t));
     enter_scope(index, node.scope);
     if (at.node != kNone && counts_children_) ++header(at.node).children;
     ++node_count_;
@@ -231,7 +231,7 @@ Status PrefixTree::check_records() const {
 // Finds the first token of the node's block. False: its chain is broken, so that cannot be known.
 bool PrefixTree::find_begin(uint32_t node, uint32_t *begin) const {
     *begin = 0;
-    for (; header(node).parent != kNone; *begin += block_tokens_) {
+    for (; header(node).parent != kNone; *begin += span_tokens_) {
         node = parent(node);
         if (node == kNone) return false;
     }

@@ -69,16 +69,16 @@ class PrefixTree {
 
     // The spans of `scope`, which may be kNone, for the block that begins at token `begin`.
     Extra extra(uint32_t scope, uint32_t begin) const {
-        if (scope == kNone || !scopes_.overlaps(scope, begin, begin + block_tokens_)) [[likely]]
+        if (scope == kNone || !scopes_.overlaps(scope, begin, begin + span_tokens_)) [[likely]]
             return Extra{};
         return Extra{scope, begin};
     }
     [[gnu::always_inline]] uint64_t hash_block(uint64_t previous, const uint32_t *tokens,
                                                const Extra &extra) const {
-        uint64_t hash = chain_hash(previous, tokens, uint64_t{block_tokens_} * sizeof(uint32_t));
+        uint64_t hash = chain_hash(previous, tokens, uint64_t{span_tokens_} * sizeof(uint32_t));
         if (extra.scope == kNone) [[likely]]
             return hash;
-        return scopes_.hash_overlap(hash, extra.scope, extra.begin, extra.begin + block_tokens_);
+        return scopes_.hash_overlap(hash, extra.scope, extra.begin, extra.begin + span_tokens_);
     }
 
     // The child of `at` with this content, or kNone. Counts compared bytes.
@@ -256,7 +256,7 @@ class PrefixTree {
     Scopes scopes_;
     TouchedNodes removed_, changed_;
     uint32_t capacity_ = 0;
-    uint32_t block_tokens_ = 0;
+    uint32_t span_tokens_ = 0;
     uint32_t group_count_ = 0;
     uint32_t header_words_ = 0;
     uint32_t stride_words_ = 0;

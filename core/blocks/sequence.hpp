@@ -107,8 +107,8 @@ struct Sequence {
         uint32_t left = token_count > state.move_begin ? token_count - state.move_begin : 0;
         if (left < state.move_count) state.move_count = left;
     }
-    // Full blocks that may be published.
-    uint32_t publishable(uint32_t block_shift) const {
+    // Spans of the tree, of whole blocks, that may be published.
+    uint32_t publishable(const BlockSize &span) const {
         uint32_t settled = state.computed;
         if (state.drafts != 0) {
             uint32_t firm = state.known - state.drafts;
@@ -116,7 +116,7 @@ struct Sequence {
         }
         if (state.first_unknown < settled) settled = state.first_unknown;
         if (state.move_count != 0 && state.move_begin < settled) settled = state.move_begin;
-        return settled >> block_shift;
+        return span.block_of(settled);
     }
 };
 

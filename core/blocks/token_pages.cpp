@@ -4,27 +4,17 @@
 
 namespace quire {
 
-namespace {
-
-constexpr uint32_t kMask = TokenPages::kPageTokens - 1;
-
-uint32_t pages_of(uint32_t tokens) {
-    return tokens / TokenPages::kPageTokens + ((tokens & kMask) != 0 ? 1 : 0);
-}
-
 // Calls body(position, offset, count) for each part of `count` tokens from `begin` on that lies in
 // one page; `offset` counts from `begin`. Stops early when body returns false.
 template <typename Body>
-void each_span(uint32_t begin, uint32_t count, Body body) {
+void TokenPages::each_span(uint32_t begin, uint32_t count, Body body) const {
     for (uint32_t done = 0; done < count;) {
-        uint32_t position = begin + done, part = TokenPages::kPageTokens - (position & kMask);
+        uint32_t position = begin + done, part = page_.tokens() - page_.slot_of(position);
         if (part > count - done) part = count - done;
         if (!body(position, done, part)) return;
         done += part;
     }
 }
-
-}  // namespace
 
 // kNoPage: no memory.
 uint32_t TokenPages::new_page(uint32_t tokens) {
@@ -67,16 +57,16 @@ bool TokenPages::own_page(uint32_t *number, uint32_t tokens) {
 
 bool TokenPages::prepare_slowly(KnownTokens *t, uint32_t begin, uint32_t end) {
     if (begin >= end) return true;
-    uint32_t first = begin >> kShift, last = (end - 1) >> kShift;
+    uint32_t first = page_.block_of(begin), last = page_.block_of(end - 1);
     QUIRE_ASSERT(first <= t->page_count);
     if (!buffers_->grow(&t->pages, last + 1, t->page_count)) return false;
     t->own_begin = t->own_end = 0;
     for (uint32_t i = first; i <= last; ++i) {
-        uint32_t tokens = i < last ? kPageTokens : ((end - 1) & kMask) + 1;
+        uint32_t tokens = i < last ? page_.tokens() : page_.slot_of(end - 1) + 1;
         uint32_t *number = &t->pages.data[i];
         if (i < t->page_count) {
             // All pages except a stream's last one are full.
-            if (!own_page(number, i + 1 < t->page_count ? kPageTokens : tokens)) return false;
+            if (!own_page(number, i + 1 < t->page_count ? page_.tokens() : tokens)) return false;
             continue;
         }
         *number = new_page(tokens);
@@ -84,8 +74,10 @@ bool TokenPages::prepare_slowly(KnownTokens *t, uint32_t begin, uint32_t end) {
         ++t->page_count;
     }
     const Page &page = pages_[t->pages.data[last]];
-    t->own_begin = last << kShift;
-    t->own_end = t->own_begin + page.words.capacity;
+    const uint32_t room =
+        page.words.capacity < page_.tokens() ? page.words.capacity : page_.tokens();
+    t->own_begin = page_.first_token(last);
+    t->own_end = t->own_begin + room;
     t->own = page.words.data;
     return true;
 }
@@ -127,7 +119,7 @@ uint32_t TokenPages::find_unknown_slowly(const KnownTokens &t, uint32_t begin, u
 }
 
 bool TokenPages::share(KnownTokens *from, uint32_t count, KnownTokens *to) {
-    uint32_t pages = pages_of(count);
+    uint32_t pages = page_.blocks_of(count);
     QUIRE_ASSERT(pages <= from->page_count && to->page_count == 0);
     if (!buffers_->grow(&to->pages, pages, 0)) return false;
     for (uint32_t i = 0; i < pages; ++i) {

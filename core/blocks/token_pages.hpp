@@ -2,12 +2,13 @@
 //
 // token_pages: the known tokens of sequences, in pages that forks share.
 //
-// A page is 1,024 tokens of one sequence's stream; the last one is as large as it has to be, and
-// grows by doubling. A sequence writes in place to a page that it alone has, and copies a shared
-// page before it writes to it. So a fork costs one number per 1,024 tokens, and a copy of at most
-// one page, made by whichever of the two continues first.
+// A page is 1,024 tokens of one sequence's stream, fewer where a span of the prefix tree does not
+// divide that, or one longer span. The last page is as large as it has to be, and grows by
+// doubling. A sequence writes in place to a page that it alone has, and copies a shared page before
+// it writes to it. So a fork costs one number per page, and a copy of at most one page, made by
+// whichever of the two continues first.
 //
-// A block's tokens lie in one page: block_tokens is a power of two, at most 256.
+// A span's tokens lie in one page: a page is a multiple of it.
 //
 // Invariants: (1) a page's references are the sequences that name it; (2) a sequence's own range
 // lies in a page with one reference.
@@ -15,6 +16,7 @@
 // Threads: none; Cache holds its lock.
 #pragma once
 
+#include "core/base/block_size.hpp"
 #include "core/base/host_memory.hpp"
 #include "quire/base.h"
 
@@ -47,10 +49,16 @@ struct KnownTokens {
 
 class TokenPages {
  public:
-    static constexpr uint32_t kShift = 10;
-    static constexpr uint32_t kPageTokens = 1u << kShift;
+    static constexpr uint32_t kPageTokens = 1024;  // of spans that divide it
 
     TokenPages(const HostAllocator *host, BufferPool *buffers) : pages_(host), buffers_(buffers) {}
+
+    // The tokens of one span are contiguous from now on. REQUIRES: there is no page yet.
+    void set_span(const BlockSize &span) {
+        const uint32_t spans = kPageTokens / span.tokens();
+        page_ = BlockSize(span.tokens() * (spans != 0 ? spans : 1));
+    }
+    uint32_t page_tokens() const { return page_.tokens(); }
 
     // Makes positions [begin, end) writable; their tokens stay. False: no memory. REQUIRES: all
     // positions before `begin` were prepared. Time O(end - begin), amortised, and a page.
@@ -76,19 +84,23 @@ class TokenPages {
     const uint32_t *at(const KnownTokens &t, uint32_t position) const {
         if (position >= t.own_begin && position < t.own_end)
             return t.own + (position - t.own_begin);
-        return pages_[t.pages.data[position >> kShift]].words.data + (position & (kPageTokens - 1));
+        const uint32_t page = page_.block_of(position);
+        return pages_[t.pages.data[page]].words.data + (position - page_.first_token(page));
     }
     // Number of positions that can be read, whatever they hold.
     uint32_t held(const KnownTokens &t) const {
         if (t.page_count == 0) return 0;
         uint32_t last = t.page_count - 1, words = pages_[t.pages.data[last]].words.capacity;
-        return last * kPageTokens + (words < kPageTokens ? words : kPageTokens);
+        return page_.first_token(last) + (words < page_.tokens() ? words : page_.tokens());
     }
     // Calls body(tokens, count) for the first `count` tokens, page by page.
     template <typename Body>
     void each_page(const KnownTokens &t, uint32_t count, Body body) const {
-        for (uint32_t i = 0; i < count; i += kPageTokens)
-            body(at(t, i), count - i < kPageTokens ? count - i : kPageTokens);
+        const uint32_t page = page_.tokens();
+        for (uint32_t done = 0, part = 0; done < count; done += part) {
+            part = count - done < page ? count - done : page;
+            body(at(t, done), part);
+        }
     }
     bool equal(const KnownTokens &t, uint32_t begin, const uint32_t *tokens, uint32_t count) const;
     // The first unnamed token of [begin, end), or end.
@@ -125,8 +137,12 @@ class TokenPages {
     uint32_t new_page(uint32_t tokens);
     void drop_page(uint32_t number);
 
+    template <typename Body>
+    void each_span(uint32_t begin, uint32_t count, Body body) const;
+
     Array<Page> pages_;
     BufferPool *buffers_;
+    BlockSize page_{kPageTokens};
     uint32_t free_ = kNoPage;
 };
 

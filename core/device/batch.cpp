@@ -98,7 +98,7 @@ Status Batch::lay_out(const quire_batch_desc &desc, const Geometry &geometry) {
         keep(QUIRE_VIEW_SHARED_PREFIX, &o.shared, max_rows_, 4);
         o.lengths = lengths_;
         if (cross_[g]) keep(QUIRE_VIEW_LENGTHS, &o.lengths, max_rows_, 4);
-        uint64_t slots = uint64_t{geometry.groups[g].blocks} << block_shift_;
+        uint64_t slots = uint64_t{geometry.groups[g].blocks} * sizes_[g].tokens();
         if (o.context_slots != 0 && slots >> 31 != 0) {
             return fail(QUIRE_E_UNSUPPORTED, "context slots are int32: group {} has {} slots", g,
                         slots);
@@ -219,7 +219,7 @@ Status Batch::make_plan(const quire_attention_desc &options, const Geometry &geo
                     options.q_heads, kv_heads);
     }
     AttentionPlan plan(host_);
-    QUIRE_TRY(plan.describe(options, geometry.groups[g], kv_heads, block_tokens_));
+    QUIRE_TRY(plan.describe(options, geometry.groups[g], kv_heads, sizes_[g].tokens()));
     plan.desc.max_rows = max_rows_;
     plan.desc.max_query_tokens = max_query_;
     plan.desc.max_blocks_per_row = max_blocks_;
@@ -238,8 +238,6 @@ Status Batch::make_plan(const quire_attention_desc &options, const Geometry &geo
 Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, const Shards *shards,
                      quire_error *error) {
     group_count_ = geometry.group_count;
-    block_tokens_ = geometry.block_tokens;
-    block_shift_ = geometry.block_shift;
     max_rows_ = desc.max_rows;
     max_blocks_ = desc.max_blocks_per_row;
     max_query_ = desc.max_query_tokens;
@@ -249,6 +247,7 @@ Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, con
     for (uint32_t g = 0; g < group_count_; ++g) {
         cross_[g] = geometry.groups[g].cross;
         kept_blocks_[g] = geometry.groups[g].kept_blocks;
+        sizes_[g] = geometry.groups[g].size;
     }
     if (max_rows_ == 0 || max_blocks_ == 0 || max_query_ == 0) {
         return fail(QUIRE_E_ARG, "max_rows, max_blocks_per_row and max_query_tokens must not be 0");
@@ -263,7 +262,7 @@ Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, con
         return fail(QUIRE_E_ARG, "max_context_tokens must not be 0 for CSR and context slots");
     }
     max_context_ = desc.max_context_tokens;
-    max_context_blocks_ = (max_context_ >> block_shift_) + max_rows_;
+    max_context_blocks_ = max_context_ / geometry.block_tokens + max_rows_;
     pad_slot_ = (desc.flags & QUIRE_BATCH_PAD_NULL_SLOT) != 0 ? 0 : -1;
     QUIRE_TRY(lay_out(desc, geometry));
     QUIRE_TRY(allocate(shards, error));

@@ -182,8 +182,7 @@ class Batch {
     bool has_memory_ = false;
     Array<Shard> shards_;
     uint32_t group_count_ = 0;
-    uint32_t block_tokens_ = 0;
-    uint32_t block_shift_ = 0;
+    BlockSize sizes_[kMaxGroups];
     uint32_t max_rows_ = 0;
     uint32_t max_blocks_ = 0;
     uint32_t max_query_ = 0;

@@ -40,34 +40,36 @@ void Batch::write_table(uint32_t group, uint32_t row, uint64_t handle, const Blo
 
 void Batch::write_csr(uint32_t group, uint32_t row, uint32_t length, const BlockTable &table) {
     const GroupOffsets &o = groups_[group];
-    uint32_t blocks = (length + block_tokens_ - 1) >> block_shift_;
+    uint32_t blocks = sizes_[group].blocks_of(length);
     uint64_t begin = csr_blocks_[group];
     if (blocks != 0) {  // an empty table has no memory
         std::memcpy(at<uint32_t>(o.csr_indices) + begin, table.ids.data, uint64_t{blocks} * 4);
     }
     csr_blocks_[group] = begin + blocks;
     at<int32_t>(o.csr_indptr)[row + 1] = static_cast<int32_t>(begin + blocks);
-    uint32_t last = length == 0 ? 0 : (length - 1) % block_tokens_ + 1;
+    uint32_t last = length == 0 ? 0 : sizes_[group].slot_of(length - 1) + 1;
     at<int32_t>(o.csr_last)[row] = static_cast<int32_t>(last);
 }
 
 void Batch::write_slots(uint32_t group, uint32_t at_slot, uint32_t first, uint32_t count,
                         const BlockTable &table) {
     int64_t *out = at<int64_t>(groups_[group].slots) + at_slot;
-    uint32_t mask = block_tokens_ - 1;
+    const BlockSize size = sizes_[group];
     for (uint32_t i = 0; i < count; ++i) {
-        uint32_t position = first + i;
-        uint64_t block = table.ids.data[position >> block_shift_];
-        out[i] = static_cast<int64_t>(block << block_shift_ | (position & mask));
+        uint32_t index = size.block_of(first + i);
+        uint64_t block = table.ids.data[index];
+        out[i] =
+            static_cast<int64_t>(block * size.tokens() + (first + i - size.first_token(index)));
     }
 }
 
 void Batch::write_context(uint32_t group, uint32_t length, const BlockTable &table) {
     int32_t *out = at<int32_t>(groups_[group].context_slots) + context_tokens_[group];
-    uint32_t mask = block_tokens_ - 1;
-    for (uint32_t position = 0; position < length; ++position) {
-        uint32_t block = table.ids.data[position >> block_shift_];
-        out[position] = static_cast<int32_t>(block << block_shift_ | (position & mask));
+    const uint32_t tokens = sizes_[group].tokens(), blocks = sizes_[group].blocks_of(length);
+    for (uint32_t i = 0, position = 0; i < blocks; ++i) {
+        const uint32_t begin = table.ids.data[i] * tokens;
+        for (uint32_t slot = 0; slot < tokens && position < length; ++slot)
+            out[position++] = static_cast<int32_t>(begin + slot);
     }
 }
 
@@ -79,7 +81,7 @@ void Batch::write_shared(uint32_t group, uint32_t row, uint32_t length) {
     const int32_t *lengths = at<int32_t>(groups_[group].lengths);
     uint32_t before = static_cast<uint32_t>(lengths[row - 1]);
     uint32_t tokens = length < before ? length : before;
-    uint32_t most = (tokens + block_tokens_ - 1) >> block_shift_;
+    uint32_t most = sizes_[group].blocks_of(tokens);
     const uint32_t *ids = at<uint32_t>(groups_[group].table) + uint64_t{row} * max_blocks_;
     uint32_t count = 0;
     while (count < most && ids[count] == ids[int64_t{count} - max_blocks_]) ++count;

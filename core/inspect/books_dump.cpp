@@ -162,8 +162,8 @@ void CacheDump::write_nodes() {
         out_.number("children", node.children);
         out_.bits("hash", node.hash);
         out_.list("blocks", tree.blocks(i), tree.group_count_);
-        out_.bits("tokens_hash", hash(tree.tokens_of(i), tree.block_tokens_));
-        if (with_tokens_) out_.list("tokens", tree.tokens_of(i), tree.block_tokens_);
+        out_.bits("tokens_hash", hash(tree.tokens_of(i), tree.span_tokens_));
+        if (with_tokens_) out_.list("tokens", tree.tokens_of(i), tree.span_tokens_);
         out_.close();
     }
 }

@@ -256,7 +256,7 @@ Status CacheCheck::check_load(const Load &load, uint32_t slot) const {
     const Geometry &geometry = books_.geometry;
     if (load.first >= load.length || load.length > load.stride ||
         load.names.size() != load.length ||
-        load.tokens.size() != uint64_t{load.length} << geometry.block_shift ||
+        load.tokens.size() != uint64_t{load.length} * geometry.span.tokens() ||
         load.blocks.size() != (load.is_asking ? 0 : uint64_t{load.stride} * geometry.group_count)) {
         return wrong("load %u is of blocks %u to %u, but has room for %u and %" PRIu64 " names",
                      slot, load.first, load.length, load.stride, load.names.size());
@@ -373,11 +373,12 @@ Status CacheCheck::check_owners(uint32_t group) const {
 Status CacheCheck::check_frozen(uint32_t index, uint32_t group) const {
     const BlockTable &t = books_.journal.table(index, group);
     uint32_t computed = books_.sequences[index].state.computed;
-    for (uint32_t k = 0; k < t.length && first_token(k) < computed; ++k) {
+    const BlockSize size = size_of(group);
+    for (uint32_t k = 0; k < t.length && size.first_token(k) < computed; ++k) {
         if (t.ids.data[k] == kNullBlock) continue;
         const Block &block = books_.journal.pool(group)[t.ids.data[k]];
-        uint32_t readable = computed - first_token(k);
-        if (readable > books_.geometry.block_tokens) readable = books_.geometry.block_tokens;
+        uint32_t readable = computed - size.first_token(k);
+        if (readable > size.tokens()) readable = size.tokens();
         if (block.owner == index || readable <= block.frozen_slots) continue;
         return wrong(
             "block %u of group %u: sequence %u reads %u of its slots, of which %u are "
@@ -392,8 +393,8 @@ Status CacheCheck::check_frozen(uint32_t index, uint32_t group) const {
 Status CacheCheck::check_tail(uint32_t index, uint32_t group) const {
     const BlockTable &t = books_.journal.table(index, group);
     uint32_t computed = books_.sequences[index].state.computed;
-    uint32_t slot = computed & (books_.geometry.block_tokens - 1);
-    uint32_t at = computed >> books_.geometry.block_shift;
+    uint32_t slot = size_of(group).slot_of(computed);
+    uint32_t at = size_of(group).block_of(computed);
     if (slot == 0 || t.writable != at) return Status{};
     const Block &block = books_.journal.pool(group)[t.ids.data[at]];
     if (block.owner == index && block.node == kNone && slot >= block.frozen_slots) return Status{};
@@ -411,9 +412,10 @@ Status CacheCheck::check_item(const Change &change, uint32_t group) const {
     const StepRecord &record = books_.records.open();
     uint32_t end = change.first_position + change.compute_count;
     uint32_t position = change.first_position;
+    const BlockSize size = size_of(group);
     while (position < end) {
-        uint32_t k = position >> books_.geometry.block_shift;
-        uint32_t slot = position - first_token(k);
+        uint32_t k = size.block_of(position);
+        uint32_t slot = size.slot_of(position);
         const Block &block = books_.journal.pool(group)[t.ids.data[k]];
         bool is_new = block.node != kNone && block.ready == record.number;
         // A dropped item may have removed the node, which the commit makes again.
@@ -426,7 +428,7 @@ Status CacheCheck::check_item(const Change &change, uint32_t group) const {
                          block.frozen_slots, number(block.owner),
                          block.node != kNone ? block.ready : 0);
         }
-        position = first_token(k + 1);
+        position = size.first_token(k + 1);
     }
     return Status{};
 }

@@ -86,9 +86,7 @@ class CacheCheck {
     bool is_swapped(const Sequence &s) const { return (s.state.flags & Sequence::kSwapped) != 0; }
     // True if work of the step may still run.
     bool may_run(uint64_t step) const { return !books_.timeline.has_run(step); }
-    uint32_t first_token(uint32_t block_index) const {
-        return block_index << books_.geometry.block_shift;
-    }
+    const BlockSize &size_of(uint32_t group) const { return books_.geometry.groups[group].size; }
     // Calls visit(index) for each live sequence until one call fails.
     template <typename Visit>
     Status each_sequence(Visit visit) const {

@@ -33,9 +33,9 @@ Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
     const Sequence &s = books_.sequences[index];
     const PrefixTree &tree = books_.journal.tree();
     const BlockTable &t = books_.journal.table(index, group);
-    uint32_t block_tokens = books_.geometry.block_tokens;
+    const BlockSize size = size_of(group);
     uint32_t end = s.state.computed < s.lent_from ? s.state.computed : s.lent_from;
-    for (uint32_t k = 0; k < t.length && first_token(k) < s.state.computed; ++k) {
+    for (uint32_t k = 0; k < t.length && size.first_token(k) < s.state.computed; ++k) {
         if (t.ids.data[k] == kNullBlock) continue;
         uint32_t node = books_.journal.pool(group)[t.ids.data[k]].node;
         if (node == kNone) continue;
@@ -46,7 +46,7 @@ Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
                 "names it",
                 t.ids.data[k], group, index, s.root, node, root);
         }
-        uint32_t begin = first_token(k);
+        uint32_t begin = size.first_token(k);
         if (!tree.same_scope(scope, s.root, tree.extra(s.scope, begin))) {
             return wrong(
                 "block %u of group %u: sequence %u holds it at %u, but node %u names it with other "
@@ -55,7 +55,7 @@ Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
         }
         const uint32_t *named = tree.tokens_of(node),
                        *known = books_.token_pages.at(s.tokens, begin);
-        for (uint32_t i = 0; i < block_tokens && begin + i < end; ++i) {
+        for (uint32_t i = 0; i < size.tokens() && begin + i < end; ++i) {
             if (named[i] == known[i]) continue;
             return wrong(
                 "block %u of group %u: node %u has another token for it than sequence %u at "
@@ -146,10 +146,10 @@ Status CacheCheck::check_published(const BlockPool &pool, uint32_t group) const 
                          ", but the newest is %" PRIu64,
                          b, group, block.ready, newest);
         }
-        if (block.frozen_slots == books_.geometry.block_tokens) continue;
+        if (block.frozen_slots == size_of(group).tokens()) continue;
         return wrong(
             "block %u of group %u is published as node %u, but only %u of its %u slots are frozen",
-            b, group, block.node, block.frozen_slots, books_.geometry.block_tokens);
+            b, group, block.node, block.frozen_slots, size_of(group).tokens());
     }
     return Status{};
 }
@@ -164,13 +164,14 @@ Status CacheCheck::check_dependence(uint32_t index, uint32_t group) const {
     const BlockTable &t = books_.journal.table(index, group);
     uint64_t end = timeline.next() + (books_.records.is_open() ? 1 : 0);
     const Dependence depends = parts_.prefixes.depends(s);
-    for (uint32_t k = 0; k < t.length && first_token(k + 1) <= s.state.computed; ++k) {
+    const BlockSize size = size_of(group);
+    for (uint32_t k = 0; k < t.length && size.first_token(k + 1) <= s.state.computed; ++k) {
         if (t.ids.data[k] == kNullBlock) continue;
         const Block &block = books_.journal.pool(group)[t.ids.data[k]];
         if (block.node == kNone) continue;
         uint64_t of_block = depends_within(block, timeline.oldest(), end);
-        uint64_t here = depends.up_to(first_token(k + 1));
-        uint64_t before = block.owner == index ? depends.up_to(first_token(k)) : 0;
+        uint64_t here = depends.up_to(size.first_token(k + 1));
+        uint64_t before = block.owner == index ? depends.up_to(size.first_token(k)) : 0;
         uint64_t unknown = of_block & ~here, left_out = before & ~of_block;
         for (uint64_t step = timeline.oldest(); step < end; ++step) {
             if ((unknown & depends_bit(step)) != 0) {

@@ -22,15 +22,14 @@ void read_info(const CacheParts &parts, quire_cache_info *out) {
         uint64_t usable = group.blocks - 1;
         if (group.cross) continue;
         bool counts = group.full || !books.geometry.any_full;
-        if (counts && usable * books.geometry.block_tokens < tokens)
-            tokens = usable * books.geometry.block_tokens;
+        if (counts && usable * group.size.tokens() < tokens) tokens = usable * group.size.tokens();
         uint32_t longest = books.geometry.max_sequence_tokens;
         uint64_t in_window =
-            uint64_t{group.sink_tokens} + group.window + 3 * uint64_t{books.geometry.block_tokens};
+            uint64_t{group.sink_tokens} + group.window + 3 * uint64_t{group.size.tokens()};
         if (group.windowed && longest > in_window) {
             longest = static_cast<uint32_t>(in_window);  // dead slots at the gap, a partial tail
         }
-        uint64_t fit = usable / ceil_div(longest, books.geometry.block_tokens);
+        uint64_t fit = usable / ceil_div(longest, group.size.tokens());
         if (fit < sequences) sequences = fit;
     }
     out->pool_tokens = tokens;
@@ -54,9 +53,9 @@ Status read_pool_info(const CacheParts &parts, uint32_t group, uint32_t shard,
     QUIRE_TRY(check_shard(parts, shard));
     const GroupGeometry &g = books.geometry.groups[group];
     out->blocks = g.blocks;
-    out->block_tokens = books.geometry.block_tokens;
+    out->block_tokens = g.size.tokens();
     out->host_blocks = g.host_blocks;
-    quire_be_pool pool = describe_pool(g, books.geometry.block_tokens);
+    quire_be_pool pool = describe_pool(g, g.size.tokens());
     pool.size_bytes = 0;
     if (books.has_memory) {
         pool = books.shards[shard].pool(group);

@@ -116,6 +116,7 @@ Status CacheParts::create(const quire_cache_desc &desc, const quire_group_desc *
                           const ShardRange *shards, const CacheSeeds &seeds, quire_error *error) {
     QUIRE_TRY(compute_shape(desc, groups, &books.geometry));
     QUIRE_TRY(check_desc(desc));
+    books.token_pages.set_span(books.geometry.span);
     uint32_t max_sequences = desc.max_sequences != 0 ? desc.max_sequences : kDefaultSequences;
     if (max_sequences > kMaxSequences) {
         return fail(QUIRE_E_LIMIT, "max_sequences is {}: at most {}", max_sequences, kMaxSequences);

@@ -31,9 +31,9 @@ Status Announcer::check_sink(const EventSink &sink) const {
         return fail(QUIRE_E_ARG, "capacity is {}: at least one event per group and level, here {}",
                     sink.capacity, most);
     }
-    if (books_.namespaces.gives_tokens() && sink.token_capacity < books_.geometry.block_tokens) {
+    if (books_.namespaces.gives_tokens() && sink.token_capacity < books_.geometry.span.tokens()) {
         return fail(QUIRE_E_ARG, "token_capacity is {}: at least block_tokens, here {}",
-                    sink.token_capacity, books_.geometry.block_tokens);
+                    sink.token_capacity, books_.geometry.span.tokens());
     }
     return Status{};
 }
@@ -174,7 +174,7 @@ uint32_t Announcer::host_groups_of(uint32_t node) const {
 }
 
 uint32_t Announcer::token_count(const ToldBlock &told) const {
-    return (told.flags & QUIRE_EVENT_HAS_TOKENS) != 0 ? books_.geometry.block_tokens : 0;
+    return (told.flags & QUIRE_EVENT_HAS_TOKENS) != 0 ? books_.geometry.span.tokens() : 0;
 }
 
 // True if the reader knows the node's block on the device or in the host tier, where a block has to
@@ -365,7 +365,7 @@ void Announcer::push_stored(uint32_t record, uint32_t groups, uint32_t lower, ui
     event.parent = told.parent != kNone ? told_[told.parent].number : 0;
     event.ns = told.ns;
     event.position = told.position;
-    event.token_count = books_.geometry.block_tokens;
+    event.token_count = books_.geometry.span.tokens();
     event.token_offset = sink->token_count;
     if (const uint32_t count = token_count(told); count != 0 && groups != 0) {
         std::memcpy(sink->tokens + sink->token_count, told_.tokens(record),

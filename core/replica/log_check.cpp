@@ -54,8 +54,7 @@ Status LogCheck::check_table(const SequenceChange &change, uint32_t group) const
         s.computed != 0 ? books_.geometry.table_length(group, s.computed, s.cross_tokens) : 0;
     const GroupGeometry &g = books_.geometry.groups[group];
     const bool is_lease = HandleTable::is_of(s.handle, HandleType::lease);
-    uint32_t most =
-        is_lease ? g.blocks - 1 : books_.geometry.blocks_of(books_.geometry.max_sequence_tokens);
+    uint32_t most = is_lease ? g.blocks - 1 : g.size.blocks_of(books_.geometry.max_sequence_tokens);
     if (shape.length < least || shape.length > most || (is_lease && shape.null_front != 0)) {
         return fail(QUIRE_E_ARG, "damaged log: sequence {} has a table of {} blocks", s.index,
                     shape.length);
@@ -102,9 +101,8 @@ Status LogCheck::check_copy(const quire_block_copy &copy) const {
     uint32_t sources = copy.kind == QUIRE_COPY_SWAP_IN ? g.host_blocks : g.blocks;
     uint32_t targets = copy.kind == QUIRE_COPY_SWAP_OUT ? g.host_blocks : g.blocks;
     bool inside = copy.src > 0 && static_cast<uint32_t>(copy.src) < sources && copy.dst > 0 &&
-                  static_cast<uint32_t>(copy.dst) < targets &&
-                  copy.src_place < books_.geometry.block_tokens &&
-                  copy.dst_place < books_.geometry.block_tokens;
+                  static_cast<uint32_t>(copy.dst) < targets && copy.src_place < g.size.tokens() &&
+                  copy.dst_place < g.size.tokens();
     if (inside) return Status{};
     return fail(QUIRE_E_ARG, "damaged log: a copy from block {} to {}",
                 static_cast<uint32_t>(copy.src), static_cast<uint32_t>(copy.dst));

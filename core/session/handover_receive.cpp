@@ -146,7 +146,7 @@ Status HandoverReceive::take_part_header() {
     const GroupGeometry &group = geometry.groups[h.group];
     QUIRE_TRY(check_of_group(h, h.group, group, geometry.block_tokens));
     const SessionGroup &table = import_.head().group(h.group);
-    const uint64_t index = h.first_position >> geometry.block_shift;
+    const uint64_t index = h.first_position / geometry.block_tokens;
     const bool is_held =
         index < table.length && !group.is_null(static_cast<uint32_t>(index), table.null_front);
     const bool has_layers = h.layer_count != 0 && h.first_layer < group.layer_count &&

@@ -51,8 +51,7 @@ Status HandoverSend::write_head(const SessionIdentity &as, const quire_token *to
         const GroupGeometry &of = geometry.groups[g];
         SessionGroup &group = head_.group(g);
         group.length = geometry.table_length(g, count, s.cross_tokens);
-        group.null_front =
-            std::min(of.first_visible_block(count - 1, geometry.block_tokens), group.length);
+        group.null_front = std::min(of.first_visible_block(count - 1), group.length);
         if (group.null_front <= of.kept_blocks) group.null_front = 0;
         h.block_count += of.held_entries(group.length, group.null_front);
     }
@@ -152,7 +151,7 @@ Status HandoverSend::check_kept() {
 // How many tokens must be computed before the block is complete.
 uint32_t HandoverSend::end_of(uint32_t group, uint32_t index) const {
     if (books_.geometry.groups[group].cross) return 1;
-    return std::min((index + 1) << books_.geometry.block_shift, head_.header().known);
+    return std::min(books_.geometry.span.first_token(index + 1), head_.header().known);
 }
 
 // The staging memory. -----------------------------------------------------------------------------

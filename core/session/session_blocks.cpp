@@ -40,7 +40,7 @@ Status SessionBlocks::describe(uint32_t first_layer, uint32_t layer_count,
 
 const quire_token *SessionBlocks::tokens() const {
     if (books_->geometry.groups[group_].cross) return nullptr;
-    return head_->tokens() + (uint64_t{index_} << books_->geometry.block_shift);
+    return head_->tokens() + uint64_t{index_} * books_->geometry.block_tokens;
 }
 
 Status SessionBlocks::check_header(const uint8_t *bytes) const {

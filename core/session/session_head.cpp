@@ -100,7 +100,7 @@ Status SessionHead::check_groups(const Geometry &limits) const {
         const GroupGeometry &geometry = limits.groups[g];
         uint32_t length = h.computed != 0 ? limits.table_length(g, h.computed, h.cross_tokens) : 0;
         uint32_t null_front = group(g).null_front;
-        uint32_t gap_end = geometry.first_visible_block(h.computed, limits.block_tokens);
+        uint32_t gap_end = geometry.first_visible_block(h.computed);
         bool fits = null_front == 0 || (geometry.windowed && null_front > geometry.kept_blocks &&
                                         null_front <= length && null_front <= gap_end);
         if (group(g).length != length || !fits) {

@@ -102,12 +102,12 @@ Status Admission::find_prefix(Plan *plan, bool has_waited, bool may_load) {
     uint32_t settled = plan->swapped ? s.state.computed : plan->known - 1;
     if (s.state.first_unknown < settled) settled = s.state.first_unknown;
     if (plan->lookup_end < settled) settled = plan->lookup_end;
-    uint32_t blocks = settled >> books_.geometry.block_shift;
+    uint32_t blocks = books_.geometry.span.block_of(settled);
     if (has_waited && prefixes_.waiting().blocks == blocks) {
         plan->found = prefixes_.waiting_lookup();
     } else {
         if (!prefixes_.hash(s, blocks, &plan->found)) return no_host_memory();
-        books_.counts.bytes_hashed += uint64_t{blocks} * books_.geometry.block_tokens * 4;
+        books_.counts.bytes_hashed += uint64_t{blocks} * books_.geometry.span.tokens() * 4;
     }
     prefixes_.match(s, books_.records.open().queue, &plan->found);
     if (plan->swapped) {
@@ -119,8 +119,8 @@ Status Admission::find_prefix(Plan *plan, bool has_waited, bool may_load) {
     plan->hit_blocks = prefixes_.best_hit(plan->found);
     if (may_load && books_.loads.is_open()) [[unlikely]]
         find_load(blocks, plan);
-    plan->position = (plan->loaded_blocks != 0 ? plan->loaded_blocks : plan->hit_blocks)
-                     << books_.geometry.block_shift;
+    plan->position = books_.geometry.span.first_token(plan->loaded_blocks != 0 ? plan->loaded_blocks
+                                                                               : plan->hit_blocks);
     return Status{};
 }
 
@@ -216,11 +216,12 @@ bool Admission::stays_in_place(const quire_step_item &item, uint32_t sequence) c
     if (state.move_count != 0) return false;
     if (item.max_compute != 0 || item.lookahead != 0 || item.mask_kind != 0) return false;
     uint32_t end = state.known + item.token_count;
-    uint32_t index = state.computed >> books.geometry.block_shift;
-    if (end >> books.geometry.block_shift != index) return false;
     for (uint32_t g = 0; g < books.geometry.group_count; ++g) {
-        if (books.journal.table(sequence, g).writable != index && !books.geometry.groups[g].cross)
-            return false;
+        const GroupGeometry &group = books.geometry.groups[g];
+        if (group.cross) continue;
+        uint32_t index = group.size.block_of(state.computed);
+        if (books.journal.table(sequence, g).writable != index) return false;
+        if (end >= group.size.first_token(index + 1)) return false;
     }
     return true;
 }

@@ -25,9 +25,9 @@ Status LeasePrefixes::check_tokens(const LeaseRun &run) const {
 // Finds the longest verified chain that work on `queue` may read.
 Status LeasePrefixes::find(uint64_t queue, uint32_t lease, const LeaseRun &run, Lookup *found) {
     uint32_t root = books_.sequences[lease].root;
-    uint32_t blocks = books_.prefix_off ? 0 : run.token_count >> books_.geometry.block_shift;
+    uint32_t blocks = books_.prefix_off ? 0 : books_.geometry.span.block_of(run.token_count);
     if (!prefixes_.hash_tokens(root, run.tokens, blocks, found)) return no_host_memory();
-    books_.counts.bytes_hashed += uint64_t{blocks} * books_.geometry.block_tokens * 4;
+    books_.counts.bytes_hashed += uint64_t{blocks} * books_.geometry.span.tokens() * 4;
     prefixes_.match_tokens(root, run.tokens, queue, found);
     return Status{};
 }
@@ -39,7 +39,7 @@ uint32_t LeasePrefixes::found_block(const Lookup &found, uint32_t hits, uint32_t
     const Geometry &geometry = books_.geometry;
     const GroupGeometry &g = geometry.groups[group];
     if (g.cross) return kNullBlock;
-    uint32_t first = g.first_visible_block(hits << geometry.block_shift, geometry.block_tokens);
+    uint32_t first = g.first_visible_block(geometry.span.first_token(hits));
     if (g.is_null(place, first)) return kNullBlock;
     return books_.journal.tree().blocks(found.nodes[place])[group];
 }
@@ -114,8 +114,8 @@ Status LeasePrefixes::pin(StepRecord *record, uint32_t lease, const Lookup &foun
                               uint64_t{hits} * books_.geometry.group_count * Leases::kHoldRoom +
                                   promoted * books_.journal.promote_room()));
     Change *change = leases_.open_change(record, lease);
-    change->query_tokens = found.hashed << books_.geometry.block_shift;
-    change->hit_tokens = hits << books_.geometry.block_shift;
+    change->query_tokens = books_.geometry.span.first_token(found.hashed);
+    change->hit_tokens = books_.geometry.span.first_token(hits);
     pin_found(found, hits, lease, run.named);
     return leases_.close_within_quota(record, lease, hits, result);
 }
@@ -210,7 +210,7 @@ Status LeasePrefixes::check_end(uint32_t lease, const Lookup &found, const Lease
     uint32_t root = books_.sequences[lease].root, place = found.matched;
     TreeCursor at = place != 0 ? tree.cursor(found.nodes[place - 1]) : tree.root_cursor(root);
     uint32_t node = tree.find(root, at, found.hashes[place],
-                              run.tokens + (uint64_t{place} << books_.geometry.block_shift), {});
+                              run.tokens + uint64_t{place} * books_.geometry.span.tokens(), {});
     if (node != kNone) {
         return fail(QUIRE_E_BUSY,
                     "the tree's block at place {} is of a step on another queue that is not done",
@@ -266,9 +266,9 @@ Status LeasePrefixes::publish(uint64_t step, uint64_t handle, const LeaseRun &ru
     const Geometry &geometry = books_.geometry;
     if (books_.prefix_off)
         return fail(QUIRE_E_UNSUPPORTED, "QUIRE_CACHE_NO_PREFIX publishes nothing");
-    if ((run.token_count & (geometry.block_tokens - 1)) != 0) {
+    if (!geometry.span.begins_at(run.token_count)) {
         return fail(QUIRE_E_ARG, "token_count is {}: blocks of {} tokens are published whole",
-                    run.token_count, geometry.block_tokens);
+                    run.token_count, geometry.span.tokens());
     }
     if (run.token_count > geometry.max_sequence_tokens) {
         return fail(QUIRE_E_LIMIT, "{} tokens are more than max_sequence_tokens {}",
@@ -293,7 +293,7 @@ Status LeasePrefixes::publish(uint64_t step, uint64_t handle, const LeaseRun &ru
     leases_.open_change(record, lease);
     for (uint32_t i = 0; i < blocks; ++i) {
         if (i + kBucketAhead < blocks) tree.prefetch_bucket(found.hashes[i + kBucketAhead]);
-        const quire_token *tokens = run.tokens + (uint64_t{i} << geometry.block_shift);
+        const quire_token *tokens = run.tokens + uint64_t{i} * geometry.span.tokens();
         uint32_t node = i < found.matched
                             ? found.nodes[i]
                             : books_.journal.publish(root, at, found.hashes[i], tokens, {});

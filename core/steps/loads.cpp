@@ -102,7 +102,7 @@ void Loads::forget(uint32_t sequence, uint64_t handle) {
 void Loads::settle(Load *load) {
     source_->note_used(*load);
     ++counts.loads_used;
-    counts.tokens_loaded += uint64_t{load->length - load->found} << geometry_->block_shift;
+    counts.tokens_loaded += uint64_t{load->length - load->found} * geometry_->span.tokens();
     of_[load->sequence] = Place{};
     clear(load);
 }

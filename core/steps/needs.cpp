@@ -7,13 +7,14 @@ namespace quire {
 // True if the sequence may write at `position` into the block that is there.
 bool Needs::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position) {
     const BlockTable &t = books_.journal.table(sequence, group);
-    uint32_t index = position >> books_.geometry.block_shift;
+    const BlockSize size = books_.geometry.groups[group].size;
+    uint32_t index = size.block_of(position);
     if (t.writable == index) return true;
     uint32_t block = t.ids.data[index];
     if (block == kNullBlock) return false;
     const Block &b = books_.journal.pool(group)[block];
     if (b.node != kNone) return false;
-    uint32_t slot = position & (books_.geometry.block_tokens - 1);
+    uint32_t slot = size.slot_of(position);
     if (b.owner == sequence && slot >= b.frozen_slots) return true;
     return b.refs == 1 && b.touch < books_.records.open().barrier;  // it takes it over
 }
@@ -31,7 +32,7 @@ void Needs::measure_passed(Plan *plan, uint32_t group) const {
     plan->passed[group] = plan->freed[group] = 0;
     if (!plan->reuses || !g.windowed) [[likely]]
         return;
-    uint32_t end = g.first_visible_block(plan->position, books_.geometry.block_tokens);
+    uint32_t end = g.first_visible_block(plan->position);
     uint32_t i = t.null_front > g.kept_blocks ? t.null_front : g.kept_blocks;
     if (end > t.length) end = t.length;
     if (i >= end) return;
@@ -48,8 +49,7 @@ void Needs::measure_found(Plan *plan, uint32_t group) const {
     const GroupGeometry &geometry = books_.geometry.groups[group];
     const BlockPool &pool = books_.journal.pool(group);
     uint32_t first =
-        plan->swapped ? plan->null_front[group]
-                      : geometry.first_visible_block(plan->position, books_.geometry.block_tokens);
+        plan->swapped ? plan->null_front[group] : geometry.first_visible_block(plan->position);
     for (uint32_t i = 0; i < plan->hit_blocks; ++i) {
         uint32_t block = books_.journal.tree().blocks(plan->found.nodes[i])[group];
         if (block == kNullBlock || geometry.is_null(i, first)) continue;
@@ -84,14 +84,13 @@ void Needs::measure(Plan *plan) {
             } else if (plan->loaded_blocks != 0) {
                 length = plan->loaded_blocks;
                 plan->fresh[g] =
-                    group.held_entries(length, group.first_visible_block(
-                                                   plan->position, books_.geometry.block_tokens)) -
+                    group.held_entries(length, group.first_visible_block(plan->position)) -
                     plan->shared[g];
             } else {
                 length = group.cross ? 0 : plan->hit_blocks;
                 plan->fresh[g] = plan->promoted[g];
             }
-        } else if ((plan->position & (books_.geometry.block_tokens - 1)) != 0 && !group.cross) {
+        } else if (!group.size.begins_at(plan->position) && !group.cross) {
             plan->copy_tail[g] = !tail_is_writable(plan->sequence, g, plan->position);
         }
         uint32_t target = books_.geometry.table_length(g, reserved, cross_tokens);

@@ -28,7 +28,7 @@ bool Prefixes::create(uint32_t max_sequences) {
 
 void Prefixes::rewind_cursor(uint32_t sequence) {
     Sequence &s = books_.sequences[sequence];
-    uint32_t full = s.state.computed >> books_.geometry.block_shift;
+    uint32_t full = books_.geometry.span.block_of(s.state.computed);
     if (s.state.published <= full) return;
     s.state.published = full;
     if (full != 0 && (s.state.flags & Sequence::kSwapped) == 0) {
@@ -48,7 +48,7 @@ void Prefixes::rewind_cursor(uint32_t sequence) {
 
 // The keys that the sequence's spans put on its block.
 Extra Prefixes::extra_of(const Sequence &s, uint32_t block) const {
-    return books_.journal.tree().extra(s.scope, block << books_.geometry.block_shift);
+    return books_.journal.tree().extra(s.scope, books_.geometry.span.first_token(block));
 }
 
 bool Prefixes::hash(const Sequence &s, uint32_t block_count, Lookup *out) {
@@ -57,7 +57,8 @@ bool Prefixes::hash(const Sequence &s, uint32_t block_count, Lookup *out) {
     hashes_.resize_within(block_count);
     uint64_t hash = books_.journal.tree().root_cursor(s.root).hash;
     for (uint32_t i = 0; i < block_count; ++i) {
-        const uint32_t *tokens = books_.token_pages.at(s.tokens, i << books_.geometry.block_shift);
+        const uint32_t *tokens =
+            books_.token_pages.at(s.tokens, books_.geometry.span.first_token(i));
         hash = books_.journal.tree().hash_block(hash, tokens, extra_of(s, i));
         hashes_[i] = hash;
     }
@@ -79,7 +80,8 @@ bool Prefixes::visible(uint32_t node, uint64_t queue) const {
 // The node below `at` that has the content of the sequence's block, or kNone.
 uint32_t Prefixes::find_child(const Sequence &s, const TreeCursor &at, uint64_t hash,
                               uint32_t block) {
-    const uint32_t *tokens = books_.token_pages.at(s.tokens, block << books_.geometry.block_shift);
+    const uint32_t *tokens =
+        books_.token_pages.at(s.tokens, books_.geometry.span.first_token(block));
     return books_.journal.tree().find(s.root, at, hash, tokens, extra_of(s, block));
 }
 
@@ -130,7 +132,7 @@ bool Prefixes::hash_tokens(uint32_t root, const uint32_t *tokens, uint32_t block
     const PrefixTree &tree = books_.journal.tree();
     uint64_t hash = tree.root_cursor(root).hash;
     for (uint32_t i = 0; i < block_count; ++i) {
-        hash = tree.hash_block(hash, tokens + (uint64_t{i} << books_.geometry.block_shift), {});
+        hash = tree.hash_block(hash, tokens + uint64_t{i} * books_.geometry.span.tokens(), {});
         hashes_[i] = hash;
     }
     *out = Lookup{hashes_.data(), block_count, nullptr, 0};
@@ -141,7 +143,7 @@ void Prefixes::match_tokens(uint32_t root, const uint32_t *tokens, uint64_t queu
     PrefixTree &tree = books_.journal.tree();
     walk(root, queue, found, [&](const TreeCursor &at, uint32_t block) {
         return tree.find(root, at, found->hashes[block],
-                         tokens + (uint64_t{block} << books_.geometry.block_shift), {});
+                         tokens + uint64_t{block} * books_.geometry.span.tokens(), {});
     });
 }
 
@@ -160,8 +162,8 @@ uint32_t Prefixes::best_hit(const Lookup &found) const {
             if (!group.windowed) continue;
             run[g] = blocks[g] != kNullBlock ? run[g] + 1 : 0;
             if (run[g] == n) kept[g] = n;
-            uint32_t tokens = n << books_.geometry.block_shift;
-            whole = whole && run[g] >= group.needed_before(tokens, books_.geometry.block_tokens) &&
+            uint32_t tokens = books_.geometry.span.first_token(n);
+            whole = whole && run[g] >= group.needed_before(tokens) &&
                     kept[g] >= (group.kept_blocks < n ? group.kept_blocks : n);
         }
         if (whole) best = n;
@@ -171,7 +173,7 @@ uint32_t Prefixes::best_hit(const Lookup &found) const {
 
 Room Prefixes::publish_room(uint32_t sequence, uint64_t end, bool swapped) const {
     const Sequence &s = books_.sequences[sequence];
-    uint64_t blocks = end >> books_.geometry.block_shift;
+    uint64_t blocks = books_.geometry.span.block_of(static_cast<uint32_t>(end));
     if (blocks <= s.state.published && !swapped) return Room{};
     if ((s.state.flags & Sequence::kUnpublished) != 0) return Room{};
     uint32_t walked =
@@ -193,7 +195,7 @@ bool Prefixes::named_elsewhere(uint32_t sequence, uint32_t index) {
 // their windows, and a node that names no block would stay for ever.
 uint32_t Prefixes::publishable(uint32_t sequence) const {
     const Sequence &s = books_.sequences[sequence];
-    uint32_t full = s.publishable(books_.geometry.block_shift);
+    uint32_t full = s.publishable(books_.geometry.span);
     if (books_.geometry.any_full) return full;
     while (full > s.state.published && is_bare(sequence, full - 1)) --full;
     return full;
@@ -221,7 +223,7 @@ void Prefixes::leave_to_owners(uint32_t publisher, uint32_t index, uint32_t grou
         if (owner.is_lease) continue;  // its tables have no order
         bool holds = books_.handles.is_live(b.owner) && !is_swapped && index < t.length &&
                      t.ids.data[index] == block;
-        if (holds) b.depends &= depends(owner).up_to((index + 1) << books_.geometry.block_shift);
+        if (holds) b.depends &= depends(owner).up_to(books_.geometry.span.first_token(index + 1));
     }
 }
 
@@ -266,12 +268,13 @@ void Prefixes::publish(uint32_t sequence, uint64_t ready, const Lookup &found) {
     uint32_t checked = 0;    // nodes before this one may be made
     for (uint32_t i = state.published; i < full; ++i) {
         if (i + kBucketAhead < found.hashed) tree.prefetch_bucket(found.hashes[i + kBucketAhead]);
-        const uint32_t *tokens = books_.token_pages.at(s.tokens, i << books_.geometry.block_shift);
+        const uint32_t *tokens =
+            books_.token_pages.at(s.tokens, books_.geometry.span.first_token(i));
         const Extra extra = extra_of(s, i);
         uint64_t hash =
             i < found.hashed ? found.hashes[i] : tree.hash_block(state.cursor.hash, tokens, extra);
         if (i >= found.hashed)
-            books_.counts.bytes_hashed += uint64_t{books_.geometry.block_tokens} * 4;
+            books_.counts.bytes_hashed += uint64_t{books_.geometry.span.tokens()} * 4;
         uint32_t node = under_new ? kNone : tree.find(s.root, state.cursor, hash, tokens, extra);
         if (node == kNone) {
             // An eviction above made the node that names the block unreachable: the block stays
@@ -288,7 +291,7 @@ void Prefixes::publish(uint32_t sequence, uint64_t ready, const Lookup &found) {
         }
         uint32_t foreign = books_.journal.attach(
             sequence, i, node,
-            Content{ready, depends_on.up_to((i + 1) << books_.geometry.block_shift)});
+            Content{ready, depends_on.up_to(books_.geometry.span.first_token(i + 1))});
         if (foreign != 0) leave_to_owners(sequence, i, foreign);
         state.cursor = tree.cursor(node);
         state.published = i + 1;
@@ -317,11 +320,11 @@ Status Prefixes::probe(uint64_t handle, const quire_token *tokens, uint32_t toke
     if (settled == kNone) settled = s.state.known + find_unknown(tokens, token_count);
     if (settled == known && known != 0) --settled;  // one token is always computed
     Lookup found;
-    if (!hash(s, settled >> books_.geometry.block_shift, &found)) return no_host_memory();
+    if (!hash(s, books_.geometry.span.block_of(settled), &found)) return no_host_memory();
     uint64_t compared = books_.journal.tree().bytes_compared();
     match(s, kAnyQueue, &found);
     books_.journal.tree().set_bytes_compared(compared);
-    *hits = best_hit(found) << books_.geometry.block_shift;
+    *hits = books_.geometry.span.first_token(best_hit(found));
     return Status{};
 }
 

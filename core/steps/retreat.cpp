@@ -12,15 +12,17 @@ constexpr uint32_t kReleaseAhead = 24;  // block records that a release prefetch
 
 }  // namespace
 
-void Retreat::release_from(uint32_t sequence, uint32_t first_block, uint32_t first_wrong) {
+void Retreat::release_from(uint32_t sequence, uint32_t token_count, uint32_t wrong_from) {
     Sequence &s = books_.sequences[sequence];
     uint32_t charged_before = s.charged();
     bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const GroupGeometry &group = books_.geometry.groups[g];
         BlockTable &t = books_.journal.table(sequence, g);
         t.writable = kNone;
-        if (t.length <= first_block || (books_.geometry.groups[g].cross && first_block != 0))
-            continue;
+        uint32_t first_block = group.size.blocks_of(token_count);
+        uint32_t first_wrong = wrong_from == kNone ? kNone : group.size.block_of(wrong_from);
+        if (t.length <= first_block || (group.cross && first_block != 0)) continue;
         for (uint32_t i = t.length; i-- > first_block;) {
             uint32_t block = t.ids.data[i];
             if (i >= kReleaseAhead && !swapped)
@@ -48,8 +50,7 @@ void Retreat::release_from(uint32_t sequence, uint32_t first_block, uint32_t fir
 uint32_t Retreat::whole_window_length(uint32_t sequence, uint32_t token_count) {
     for (uint32_t g = 0; g < books_.geometry.group_count;) {
         uint32_t null_front = books_.journal.table(sequence, g).null_front;
-        uint32_t whole = books_.geometry.groups[g].longest_whole(token_count, null_front,
-                                                                 books_.geometry.block_tokens);
+        uint32_t whole = books_.geometry.groups[g].longest_whole(token_count, null_front);
         g = whole == token_count ? g + 1 : 0;
         token_count = whole;
     }
@@ -64,8 +65,7 @@ void Retreat::lower_computed(uint32_t sequence, uint32_t token_count, uint32_t w
     s.trim_pending(s.state.computed);
     books_.touched.touch(sequence);
     s.trim_moves(s.state.computed);
-    uint32_t first_wrong = wrong_from == kNone ? kNone : wrong_from >> books_.geometry.block_shift;
-    release_from(sequence, books_.geometry.blocks_of(s.covered()), first_wrong);
+    release_from(sequence, s.covered(), wrong_from);
     prefixes_.rewind_cursor(sequence);
     // With nothing computed, the host tier holds nothing, and nothing is left of old weights.
     if (s.state.computed == 0) s.state.flags &= ~(Sequence::kSwapped | Sequence::kUnpublished);

@@ -22,9 +22,9 @@ class Retreat {
     void lower_computed(uint32_t sequence, uint32_t token_count, uint32_t wrong_from);
     // The longest length up to token_count whose windows are whole.
     uint32_t whole_window_length(uint32_t sequence, uint32_t token_count);
-    // Gives back a table's blocks from `first_block` on, the tail first. Published blocks from
-    // `first_wrong` on are withdrawn; kNone if none of them is wrong.
-    void release_from(uint32_t sequence, uint32_t first_block, uint32_t first_wrong);
+    // Gives back all blocks but those of the first token_count tokens, the tail first. Published
+    // blocks of tokens from `wrong_from` on are withdrawn; kNone if none of them is wrong.
+    void release_from(uint32_t sequence, uint32_t token_count, uint32_t wrong_from);
 
  private:
     CacheBooks &books_;

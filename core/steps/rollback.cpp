@@ -61,14 +61,15 @@ void Rollback::cover_table(uint32_t sequence, uint32_t group) {
     const BlockTable &t = books_.journal.table(sequence, group);
     bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
     BlockPool &pool = swapped ? *books_.journal.host_pool(group) : books_.journal.pool(group);
-    uint32_t full = s.state.computed >> books_.geometry.block_shift;
+    const BlockSize size = books_.geometry.groups[group].size;
+    uint32_t full = size.block_of(s.state.computed);
     const Dependence depends = prefixes_.depends(s);
     for (uint32_t i = 0; i < full && i < t.length; ++i) {
         uint32_t block = t.ids.data[i];
         if (block == kNullBlock) continue;
         if (!pool[block].is_suspect || pool[block].is_covered) continue;
-        pool.cover(block, Cover{books_.timeline.next() - 1,
-                                depends.up_to((i + 1) << books_.geometry.block_shift)});
+        pool.cover(block,
+                   Cover{books_.timeline.next() - 1, depends.up_to(size.first_token(i + 1))});
     }
 }
 
@@ -82,7 +83,7 @@ uint32_t Rollback::first_suspect(uint32_t sequence, uint32_t group) const {
     uint32_t written = books_.geometry.groups[group].cross && s.state.computed != 0
                            ? s.cross_tokens
                            : s.state.computed;
-    for (uint32_t i = written >> books_.geometry.block_shift; i < t.length; ++i) {
+    for (uint32_t i = books_.geometry.groups[group].size.block_of(written); i < t.length; ++i) {
         uint32_t block = t.ids.data[i];
         if (block == kNullBlock) continue;
         if (pool[block].is_suspect && !pool[block].is_covered) return i;
@@ -99,7 +100,8 @@ void Rollback::lose_suspects_of(uint32_t sequence, uint32_t group) {
     uint32_t first = first_suspect(sequence, group);
     if (first == kNone) return;
     const Geometry &geometry = books_.geometry;
-    uint32_t valid = geometry.groups[group].cross ? 0 : first << geometry.block_shift;
+    uint32_t valid =
+        geometry.groups[group].cross ? 0 : geometry.groups[group].size.first_token(first);
     // Tokens that are still to be moved may lie there.
     bool moves_away = s.state.move_count != 0 && s.covered() > valid;
     if (moves_away && s.state.move_begin < valid) valid = s.state.move_begin;
@@ -110,7 +112,7 @@ void Rollback::lose_suspects_of(uint32_t sequence, uint32_t group) {
     }
     uint32_t room = valid > s.state.known ? valid - s.state.known : 0;
     if (s.state.lookahead > room) s.state.lookahead = room;
-    retreat_.release_from(sequence, valid >> geometry.block_shift, kNone);
+    retreat_.release_from(sequence, valid, kNone);
     books_.touched.touch(sequence);
 }
 

@@ -112,6 +112,7 @@ Status Sequences::share_tables(uint32_t parent, uint32_t child, uint32_t compute
     }
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         uint32_t blocks = length(g);
+        const BlockSize size = books_.geometry.groups[g].size;
         BlockTable &from = books_.journal.table(parent, g);
         BlockTable &to = books_.journal.table(child, g);
         from.writable = kNone;
@@ -123,8 +124,8 @@ Status Sequences::share_tables(uint32_t parent, uint32_t child, uint32_t compute
             if (block == kNullBlock) continue;
             books_.journal.add_ref(g, block);
             if (books_.geometry.groups[g].cross) continue;
-            uint32_t readable = computed - (i << books_.geometry.block_shift);
-            if (readable > books_.geometry.block_tokens) readable = books_.geometry.block_tokens;
+            uint32_t readable = computed - size.first_token(i);
+            if (readable > size.tokens()) readable = size.tokens();
             Block &b = books_.journal.pool(g)[block];
             if (b.frozen_slots < readable) b.frozen_slots = static_cast<uint16_t>(readable);
         }
@@ -288,7 +289,7 @@ Status Sequences::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stri
         if (unknown < s.state.known)
             unknown = books.token_pages.find_unknown_in(s.tokens, unknown, s.state.known);
         if (unknown >= s.state.known) unknown = kNone;
-        if (s.publishable(books.geometry.block_shift) <= s.state.published) continue;
+        if (s.publishable(books.geometry.span) <= s.state.published) continue;
         prefixes_.note_named(index);
         prefixes_.publish(index, s.last_step);
     }

@@ -155,8 +155,7 @@ void Steps::pass_windows(const Change &change) {
         const GroupGeometry &group = books_.geometry.groups[g];
         if (!group.windowed) continue;
         BlockTable &t = books_.journal.table(change.sequence, g);
-        uint32_t first =
-            group.first_visible_block(change.first_position, books_.geometry.block_tokens);
+        uint32_t first = group.first_visible_block(change.first_position);
         uint32_t i = t.null_front > group.kept_blocks ? t.null_front : group.kept_blocks;
         for (; i < first && i < t.length; ++i) {
             books_.journal.drop_ref(g, t.ids.data[i], books_.timeline.next());
@@ -176,7 +175,7 @@ void Steps::settle_load(const Change &change) {
     books_.loads.note_computed(change.sequence, change.handle);
     if (!books_.unsaved.takes_found() || change.hit_tokens == 0) return;
     const PrefixTree &tree = books_.journal.tree();
-    for (uint32_t i = 0; i < change.hit_tokens >> books_.geometry.block_shift; ++i) {
+    for (uint32_t i = 0; i < books_.geometry.span.block_of(change.hit_tokens); ++i) {
         uint32_t node = kNone;
         for (uint32_t g = 0; g < books_.geometry.group_count && node == kNone; ++g) {
             const BlockTable &t = books_.journal.table(change.sequence, g);

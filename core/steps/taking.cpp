@@ -81,7 +81,7 @@ void Taking::give_back_passed(const Plan &plan, uint32_t group) {
 // If a step that a found block depends on fails, what is built on the block is wrong.
 void Taking::note_hit(Change *change, uint32_t group, uint32_t block, uint32_t index) {
     const Block &b = books_.journal.pool(group)[block];
-    uint32_t position = index << books_.geometry.block_shift;
+    uint32_t position = books_.geometry.groups[group].size.first_token(index);
     if (depends_on(b, books_.records.open().number)) {
         if (position < change->valid_tokens) change->valid_tokens = position;
     }
@@ -112,7 +112,7 @@ uint32_t Taking::take_found(const Plan &plan, Change *change, uint32_t group, ui
 void Taking::take_hits(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = books_.sequences[plan.sequence];
     const GroupGeometry &geometry = books_.geometry.groups[group];
-    uint32_t first = geometry.first_visible_block(plan.position, books_.geometry.block_tokens);
+    uint32_t first = geometry.first_visible_block(plan.position);
     if (geometry.cross) return;  // a prefix says nothing about another input
     // What is on the device comes first: room for the rest may be made by evicting.
     for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
@@ -134,8 +134,8 @@ uint32_t Taking::bring_in(uint32_t sequence, Change *change, uint32_t group, uin
     uint32_t block =
         books_.journal.take(group, books_.records.open().barrier, tenants_.taker(sequence, true));
     books_.journal.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
-    uint32_t position =
-        books_.geometry.groups[group].cross ? 0 : index << books_.geometry.block_shift;
+    const GroupGeometry &geometry = books_.geometry.groups[group];
+    uint32_t position = geometry.cross ? 0 : geometry.size.first_token(index);
     if (position < change->valid_tokens) change->valid_tokens = position;
     return block;
 }
@@ -145,7 +145,7 @@ uint32_t Taking::bring_in(uint32_t sequence, Change *change, uint32_t group, uin
 void Taking::take_beside_load(const Plan &plan, Change *change, uint32_t group) {
     const GroupGeometry &geometry = books_.geometry.groups[group];
     const PrefixTree &tree = books_.journal.tree();
-    uint32_t first = geometry.first_visible_block(plan.position, books_.geometry.block_tokens);
+    uint32_t first = geometry.first_visible_block(plan.position);
     for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
         uint32_t named = tree.blocks(plan.found.nodes[i])[group];
         if (geometry.is_null(i, first) || named == kNullBlock || is_on_host(named)) continue;
@@ -165,7 +165,7 @@ void Taking::take_loaded(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = books_.sequences[plan.sequence];
     const GroupGeometry &geometry = books_.geometry.groups[group];
     const PrefixTree &tree = books_.journal.tree();
-    uint32_t first = geometry.first_visible_block(plan.position, books_.geometry.block_tokens);
+    uint32_t first = geometry.first_visible_block(plan.position);
     take_beside_load(plan, change, group);
     for (uint32_t i = 0; i < plan.loaded_blocks; ++i) {
         uint32_t block = kNullBlock;
@@ -191,6 +191,7 @@ void Taking::let_load_go(const Plan &plan, Change *change, uint32_t group) {
 // Brings a swapped table back: shares the blocks that are still cached, and copies the others in.
 void Taking::swap_in(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = books_.sequences[plan.sequence];
+    const GroupGeometry &geometry = books_.geometry.groups[group];
     BlockTable &t = books_.journal.table(plan.sequence, group);
     for (uint32_t i = 0; i < t.length; ++i) {
         uint32_t host_block = t.ids.data[i];
@@ -203,8 +204,7 @@ void Taking::swap_in(const Plan &plan, Change *change, uint32_t group) {
         } else {
             block = bring_in(plan.sequence, change, group, i, host_block);
             // They also depend on the steps that the host blocks depend on.
-            uint32_t position =
-                books_.geometry.groups[group].cross ? 0 : i << books_.geometry.block_shift;
+            uint32_t position = geometry.cross ? 0 : geometry.size.first_token(i);
             if (position < change->found_tokens) change->found_tokens = position;
         }
         books_.journal.set_entry(&s, plan.sequence, group, i, block);
@@ -214,7 +214,7 @@ void Taking::swap_in(const Plan &plan, Change *change, uint32_t group) {
 
 void Taking::copy_tail(const Plan &plan, uint32_t group) {
     Sequence &s = books_.sequences[plan.sequence];
-    uint32_t index = plan.position >> books_.geometry.block_shift;
+    uint32_t index = books_.geometry.groups[group].size.block_of(plan.position);
     uint32_t shared = books_.journal.table(plan.sequence, group).ids.data[index];
     uint32_t block = books_.journal.take(group, books_.records.open().barrier,
                                          tenants_.taker(plan.sequence, true));
@@ -226,8 +226,9 @@ void Taking::copy_tail(const Plan &plan, uint32_t group) {
 // Makes the sequence the owner of the block that it goes on writing, if it is not.
 void Taking::own_tail(const Plan &plan, uint32_t group) {
     const BlockTable &t = books_.journal.table(plan.sequence, group);
-    uint32_t block = t.ids.data[plan.position >> books_.geometry.block_shift];
-    uint32_t slot = plan.position & (books_.geometry.block_tokens - 1);
+    const BlockSize size = books_.geometry.groups[group].size;
+    uint32_t block = t.ids.data[size.block_of(plan.position)];
+    uint32_t slot = size.slot_of(plan.position);
     const Block &b = books_.journal.pool(group)[block];
     if (b.owner == plan.sequence && slot >= b.frozen_slots) return;
     // Undoing this forgets that the tail is writable.
@@ -238,10 +239,12 @@ void Taking::own_tail(const Plan &plan, uint32_t group) {
 void Taking::take_all(Plan *plan, Change *change) {
     uint32_t sequence = plan->sequence;
     Sequence &s = books_.sequences[sequence];
-    uint32_t mask = books_.geometry.block_tokens - 1;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         BlockTable &t = books_.journal.table(sequence, g);
-        bool inside_block = (plan->position & mask) != 0 && !books_.geometry.groups[g].cross;
+        const BlockSize size = books_.geometry.groups[g].size;
+        uint32_t index = size.block_of(plan->position);
+        bool inside_block =
+            size.first_token(index) != plan->position && !books_.geometry.groups[g].cross;
         bool grows = plan->length[g] != t.length;
         bool passes = plan->passed[g] != 0;
         if (grows || passes || plan->copy_tail[g] || plan->admission) {
@@ -256,9 +259,9 @@ void Taking::take_all(Plan *plan, Change *change) {
             take_hits(*plan, change, g);
         } else if (plan->copy_tail[g]) {
             copy_tail(*plan, g);
-            uint32_t kept = plan->position & ~mask;
+            uint32_t kept = size.first_token(index);
             if (kept < change->valid_tokens) change->valid_tokens = kept;
-        } else if (inside_block && t.writable != plan->position >> books_.geometry.block_shift) {
+        } else if (inside_block && t.writable != index) {
             own_tail(*plan, g);
         }
         if (plan->load != nullptr) [[unlikely]]
@@ -268,7 +271,7 @@ void Taking::take_all(Plan *plan, Change *change) {
                                                  tenants_.taker(sequence, false));
             books_.journal.append_entry(&s, sequence, g, block);
         }
-        t.writable = (plan->position + plan->compute - 1) >> books_.geometry.block_shift;
+        t.writable = size.block_of(plan->position + plan->compute - 1);
     }
 }
 
@@ -278,7 +281,7 @@ void Taking::run_item(const quire_step_item &item, const uint32_t *words, Plan *
     Sequence &s = books_.sequences[plan->sequence];
     open_change(change, plan->position, plan->compute);
     uint32_t hit_blocks = plan->loaded_blocks != 0 ? plan->loaded_blocks : plan->hit_blocks;
-    change->hit_tokens = plan->swapped ? 0 : hit_blocks << books_.geometry.block_shift;
+    change->hit_tokens = plan->swapped ? 0 : books_.geometry.span.first_token(hit_blocks);
     change->query_tokens = plan->query_tokens;
     if (plan->swapped) change->found_tokens = plan->position;
     if (plan->admission && !plan->swapped) change->cross_tokens = s.cross_tokens;

@@ -54,13 +54,13 @@ bool ToldBlocks::open(BlockNames *names, uint32_t most, uint32_t level) {
     names_ = names;
     most_stored_ = most;
     const bool ok = slots_.create(most) && keys_.create(uint64_t{most} * group_count()) &&
-                    tokens_.reserve(uint64_t{most} * geometry_.block_tokens) &&
+                    tokens_.reserve(uint64_t{most} * geometry_.span.tokens()) &&
                     named_.create(buckets) && keyed_.create(buckets) && reserve();
     if (!ok) {
         close();
         return false;
     }
-    tokens_.resize_within(uint64_t{most} * geometry_.block_tokens);
+    tokens_.resize_within(uint64_t{most} * geometry_.span.tokens());
     for (uint32_t &head : named_) head = kNone;
     for (uint32_t &head : keyed_) head = kNone;
     for (uint32_t i = 0; i < most; ++i) slots_[i].newer = i + 1 < most ? i + 1 : kNone;
@@ -105,7 +105,7 @@ uint32_t ToldBlocks::find_named(uint32_t node) const {
 const uint32_t *ToldBlocks::tokens(uint32_t record) const {
     const ToldBlock &r = records_[record];
     if (is_current(record)) return tree_.tokens(r.node);
-    return tokens_.data() + uint64_t{r.slot} * geometry_.block_tokens;
+    return tokens_.data() + uint64_t{r.slot} * geometry_.span.tokens();
 }
 
 // A root's words begin with its namespace's number and its count of keys: see encode_root().
@@ -157,7 +157,7 @@ uint32_t ToldBlocks::make(uint32_t node, uint32_t above) {
     const uint32_t scope = tree_.scope(node), root = tree_.scopes().root_of(scope);
     r.ns = namespace_of(root);
     if (above != kNone) {
-        r.position = records_[above].position + geometry_.block_tokens;
+        r.position = records_[above].position + geometry_.span.tokens();
         r.flags = records_[above].flags & QUIRE_EVENT_KEYED;
     }
     if (scope != root || tree_.scopes().words(root)[2] != 0) r.flags |= QUIRE_EVENT_KEYED;
@@ -263,8 +263,8 @@ uint32_t ToldBlocks::take_slot(uint32_t record, uint32_t node, const Id &name) {
     named_[bucket_of(name)] = slot;
     insert_slot(slot, records_[record].parent);
     records_[record].slot = slot;
-    std::memcpy(tokens_.data() + uint64_t{slot} * geometry_.block_tokens, tree_.tokens(node),
-                uint64_t{geometry_.block_tokens} * sizeof(uint32_t));
+    std::memcpy(tokens_.data() + uint64_t{slot} * geometry_.span.tokens(), tree_.tokens(node),
+                uint64_t{geometry_.span.tokens()} * sizeof(uint32_t));
     return slot;
 }
 

@@ -180,7 +180,7 @@ class ToldBlocks {
     TouchedNodes removed_, changed_;
     Array<Slot> slots_;
     Array<Key> keys_;         // [slot][group]
-    Array<uint32_t> tokens_;  // [slot][block_tokens]
+    Array<uint32_t> tokens_;  // [slot][tokens of a node]
     Array<uint32_t> named_;   // buckets: slots by name
     Array<uint32_t> keyed_;   // buckets: entries of keys_
     uint32_t used_ = 0;

@@ -43,16 +43,17 @@ void Withdrawal::forget_all() {
 
 void Withdrawal::unpublish_tail(uint32_t sequence) {
     const Sequence &s = books_.sequences[sequence];
-    if ((s.state.computed & (books_.geometry.block_tokens - 1)) == 0) return;
     if ((s.state.flags & Sequence::kSwapped) != 0) return;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         const BlockTable &t = books_.journal.table(sequence, g);
         const BlockPool &pool = books_.journal.pool(g);
         bool is_alone =
             pool.held_count() == books_.geometry.groups[g].held_entries(t.length, t.null_front);
+        const BlockSize size = books_.geometry.groups[g].size;
+        if (size.begins_at(s.state.computed)) continue;
         if (books_.geometry.groups[g].cross || !is_alone || pool.available(kNoBarrier) != 0)
             continue;
-        const Block &b = pool[t.ids.data[s.state.computed >> books_.geometry.block_shift]];
+        const Block &b = pool[t.ids.data[size.block_of(s.state.computed)]];
         if (b.node == kNone || b.refs != 1) continue;
         if (books_.geometry.any_full || !books_.journal.tree().has_children(b.node))
             books_.journal.forget(b.node);
@@ -78,7 +79,7 @@ Status Withdrawal::drop_published(uint32_t sequence) {
     uint32_t settled = s.state.known - s.state.drafts;
     if (s.state.first_unknown < settled) settled = s.state.first_unknown;
     Lookup lookup;
-    if (!prefixes_.hash(s, settled >> books_.geometry.block_shift, &lookup))
+    if (!prefixes_.hash(s, books_.geometry.span.block_of(settled), &lookup))
         return no_host_memory();
     PrefixTree &tree = books_.journal.tree();
     uint64_t compared = tree.bytes_compared();

@@ -23,15 +23,16 @@ void Witness::note_table(const StepRecord &record, const Change &change, uint32_
     const Sequence &s = books_.sequences[change.sequence];
     const BlockTable &t = books_.journal.table(change.sequence, group);
     bool cross = books_.geometry.groups[group].cross;
+    const BlockSize size = books_.geometry.groups[group].size;
     uint32_t written = cross ? 0 : change.first_position;
     uint32_t end = cross ? change.cross_tokens
                          : change.first_position + change.compute_count + s.state.lookahead;
     uint32_t known = cross ? s.cross_tokens : end;
     auto within = [&](uint32_t position, uint32_t first) {
-        return std::min(position > first ? position - first : 0u, books_.geometry.block_tokens);
+        return std::min(position > first ? position - first : 0u, size.tokens());
     };
     for (uint32_t k = 0; k < t.length; ++k) {
-        uint32_t first = k << books_.geometry.block_shift;
+        uint32_t first = size.first_token(k);
         if (t.ids.data[k] == kNullBlock) continue;
         note(Seen{record.number, group, t.ids.data[k], change.sequence, within(known, first),
                   within(written, first), within(end, first), false});
@@ -41,18 +42,19 @@ void Witness::note_table(const StepRecord &record, const Change &change, uint32_
 // Counts the slots of a copy's source that are wanted. A block is copied whole, and the owner may
 // still write the slots after those that the copy's sequence has computed.
 uint32_t Witness::wanted_slots(const Change &change, const quire_block_copy &copy) const {
-    uint32_t all = books_.geometry.block_tokens;
-    if (copy.kind == QUIRE_COPY_ON_WRITE) return change.first_position & (all - 1);
+    const BlockSize size = books_.geometry.groups[copy.group].size;
+    uint32_t all = size.tokens();
+    if (copy.kind == QUIRE_COPY_ON_WRITE) return size.slot_of(change.first_position);
     if (copy.kind != QUIRE_COPY_SWAP_OUT || books_.geometry.groups[copy.group].cross) return all;
     const BlockTable &t = books_.journal.table(change.sequence, copy.group);
     uint32_t k = 0;
     while (k < t.length && t.ids.data[k] != static_cast<uint32_t>(copy.dst)) ++k;
-    uint32_t first = k << books_.geometry.block_shift, computed = change.before.computed;
+    uint32_t first = size.first_token(k), computed = change.before.computed;
     return std::min(computed > first ? computed - first : 0u, all);
 }
 
 void Witness::note_copy(const StepRecord &record, const quire_block_copy &copy, uint32_t wanted) {
-    uint32_t all = books_.geometry.block_tokens;
+    uint32_t all = books_.geometry.groups[copy.group].size.tokens();
     bool one = copy.kind == QUIRE_COPY_TOKEN;
     if (copy.kind == kVoidCopy) return;
     if (copy.kind != QUIRE_COPY_ZERO) {

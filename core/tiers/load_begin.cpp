@@ -22,7 +22,7 @@ bool CacheTier::name_blocks(const LoadRequest &request, uint32_t from, uint32_t 
     if (!load->names.reserve(end)) return false;
     load->names.resize_within(end);
     for (uint32_t i = from; i < end; ++i) {
-        const uint32_t begin = i << books_.geometry.block_shift;
+        const uint32_t begin = books_.geometry.span.first_token(i);
         NodeName *known = i < request.matched ? keys_.of_node(request.nodes[i]) : nullptr;
         previous = known != nullptr
                        ? known->name
@@ -89,8 +89,7 @@ bool CacheTier::count_stored(uint32_t group, uint32_t end, const Load &load) {
 bool CacheTier::is_whole(uint32_t group, uint32_t length) const {
     const GroupGeometry &g = books_.geometry.groups[group];
     const uint32_t kept = g.kept_blocks < length ? g.kept_blocks : length;
-    uint32_t first =
-        g.first_visible_block(length << books_.geometry.block_shift, books_.geometry.block_tokens);
+    uint32_t first = g.first_visible_block(books_.geometry.span.first_token(length));
     if (first < kept) first = kept;
     return counts_[kept] == kept && counts_[length] - counts_[first] == length - first;
 }
@@ -112,7 +111,7 @@ uint32_t CacheTier::best_length(const Load &load) {
 
 // Keeps the tokens of the load's blocks, which an item is compared with.
 bool CacheTier::keep_tokens(const Sequence &s, Load *load) {
-    const uint32_t position = load->length << books_.geometry.block_shift;
+    const uint32_t position = books_.geometry.span.first_token(load->length);
     if (!load->tokens.reserve(position)) return false;
     load->tokens.resize_within(position);
     quire_token *to = load->tokens.data();
@@ -126,11 +125,10 @@ bool CacheTier::keep_tokens(const Sequence &s, Load *load) {
 // Takes host blocks for a load of `length` blocks, all of which the store has.
 bool CacheTier::take_blocks(uint32_t length, Load *load) {
     const Geometry &geometry = books_.geometry;
-    const uint32_t position = length << geometry.block_shift;
+    const uint32_t position = geometry.span.first_token(length);
     auto is_needed = [&](uint32_t g, uint32_t i) {
         const GroupGeometry &group = geometry.groups[g];
-        if (group.windowed)
-            return !group.is_null(i, group.first_visible_block(position, geometry.block_tokens));
+        if (group.windowed) return !group.is_null(i, group.first_visible_block(position));
         return i >= load->first;
     };
     load->awaited = load->next = 0;
@@ -172,7 +170,7 @@ bool CacheTier::take_blocks(uint32_t length, Load *load) {
 // True if a hit of `length` blocks is worth a load where `found` blocks need none.
 bool CacheTier::is_enough(uint32_t length, uint32_t found) const {
     return length > found &&
-           (length - found) << books_.geometry.block_shift >= desc_.min_load_tokens;
+           books_.geometry.span.first_token(length - found) >= desc_.min_load_tokens;
 }
 
 bool CacheTier::begin_load(const LoadRequest &request, Load *load) {

@@ -76,7 +76,7 @@ bool CacheTier::is_right(const Transfer &transfer, const Load &load, CanonicalBl
     wanted.byte_order = is.byte_order;
     wanted.size_bytes = is.size_bytes;
     wanted.checksum = is.checksum;
-    const quire_token *tokens = load.tokens.data() + (uint64_t{index} << geometry.block_shift);
+    const quire_token *tokens = load.tokens.data() + uint64_t{index} * geometry.span.tokens();
     bool right = std::memcmp(&is, &wanted, sizeof is) == 0 &&
                  std::memcmp(transfer.bytes.data() + sizeof is, tokens,
                              uint64_t{geometry.block_tokens} * sizeof *tokens) == 0 &&
@@ -166,7 +166,7 @@ void CacheTier::cut(Load *load, uint32_t length) {
         }
     }
     load->length = length;
-    load->tokens.shrink(uint64_t{length} << books_.geometry.block_shift);
+    load->tokens.shrink(uint64_t{length} * books_.geometry.span.tokens());
     load->names.shrink(length);
 }
 

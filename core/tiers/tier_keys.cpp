@@ -88,7 +88,7 @@ NodeName *TierKeys::of_node(uint32_t node) {
     for (uint64_t i = path_.size(); i-- > 0; ++index) {
         const uint32_t scope = tree.scope(path_[i]);
         const Extra extra =
-            scope != root ? tree.extra(scope, index << books_.geometry.block_shift) : Extra{};
+            scope != root ? tree.extra(scope, books_.geometry.span.first_token(index)) : Extra{};
         name = next_name(name, tree.tokens(path_[i]), extra);
         names_[path_[i]] = NodeName{tree.generation(path_[i]), index, 0, name};
     }

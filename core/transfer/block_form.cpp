@@ -38,7 +38,7 @@ CanonicalHeader whole_header(const Geometry &geometry, uint32_t group, uint32_t 
     h.sink_tokens = of.sink_tokens;
     h.block_tokens = geometry.block_tokens;
     h.token_count = token_count;
-    h.first_position = uint64_t{index} << geometry.block_shift;
+    h.first_position = uint64_t{index} * geometry.block_tokens;
     h.group_layers = h.layer_count = of.layer_count;
     h.group_heads = h.head_count = of.kv_heads;
     h.k_head_dim = of.k_head_dim;

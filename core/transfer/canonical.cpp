@@ -78,7 +78,7 @@ Status CanonicalBlock::check_shape() const {
         return fail(QUIRE_E_ARG, "canonical block: kind {} does not go with a window of {}",
                     h.group_kind, h.window);
     }
-    if (!is_power_of_two(h.block_tokens) || h.block_tokens > kMaxBlockTokens) {
+    if (!is_power_of_two(h.block_tokens) || h.block_tokens > kMaxDeviceBlockTokens) {
         return fail(QUIRE_E_ARG, "canonical block: block_tokens is {}", h.block_tokens);
     }
     if (h.token_count == 0 || h.token_count > h.block_tokens ||

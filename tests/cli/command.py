@@ -39,7 +39,7 @@ def replay_refuses(folder):
         (("replay", folder / "good.jsonl", "--blocks", 0), "zero blocks"),
         (("replay", folder / "good.jsonl", "--blocks", 20), "does not fit into the pool"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--policy", "mru"), "mru"),
-        (("replay", folder / "good.jsonl", "--blocks", 100, "--block-tokens", 17), "power of two"),
+        (("replay", folder / "good.jsonl", "--blocks", 100, "--block-tokens", 5000), "1 to 4096"),
         (("replay", folder / "short.jsonl", "--blocks", 100), "hash_ids has 1 ids"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--block-tokens", 0, "--baseline"),
          "--block-tokens 0"),

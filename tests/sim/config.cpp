@@ -35,6 +35,7 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     if (Rng(mix(seed, 0x405F1)).percent(50)) set.set(Feature::host_prefixes, false);
     if (Rng(mix(seed, 0x71E2)).percent(50)) set.set(Feature::cache_tier, false);
     if (Rng(mix(seed, 0x1EA5E)).percent(60)) set.set(Feature::leases, false);
+    if (Rng(mix(seed, 0xA2152E)).percent(60)) set.set(Feature::any_size, false);
     // What is abandoned stays in memory until the process ends, 8 MB for each cache.
     if (!Rng(mix(seed, 0xABA0)).percent(kAbandonPercent)) set.set(Feature::abandon, false);
     return set;
@@ -100,6 +101,22 @@ void make_lessor(Config &config) {
     config.features.set(Feature::live, false);
     config.features.set(Feature::flood, false);
     config.max_sequences += 3;
+}
+
+// Gives its blocks any number of tokens, which a cache without memory may have. Drawn apart.
+void resize_blocks(Config &config) {
+    if (config.device != 0) return config.features.set(Feature::any_size, false);
+    Rng rng(mix(config.seed, 0xA2152));
+    constexpr uint32_t sizes[] = {3, 5, 6, 7, 9, 11, 12, 15, 17, 48, 100, 528, 768, 1056};
+    const uint32_t before = config.block_tokens;
+    config.block_tokens = sizes[rng.below(rng.percent(85) ? 9 : std::size(sizes))];
+    config.max_tokens = rng.range(2, 10) * config.block_tokens + rng.below(6);
+    for (GroupConfig &group : config.groups) {
+        if (group.window == 0) continue;
+        group.window = group.window * config.block_tokens / before + rng.below(3);
+        group.window = std::max(1u, group.window);
+        group.sink = group.sink * config.block_tokens / before;
+    }
 }
 
 }  // namespace
@@ -206,6 +223,7 @@ Config draw_config(uint64_t seed, FeatureSet allowed) {
     if (config.has(Feature::host_prefixes)) share_host(config);
     if (config.has(Feature::cache_tier)) put_store_below(config, allowed);
     if (config.has(Feature::leases)) make_lessor(config);
+    if (config.has(Feature::any_size)) resize_blocks(config);
     return config;
 }
 

@@ -236,8 +236,14 @@ TEST(Geometry, every_wrong_field_is_refused) {
     using D = Described *;
     refused([](D d) { d->cache.group_count = 0; }, QUIRE_E_ARG);
     refused([](D d) { d->cache.group_count = 17; }, QUIRE_E_ARG);
-    refused([](D d) { d->cache.block_tokens = 12; }, QUIRE_E_ARG);
-    refused([](D d) { d->cache.block_tokens = 512; }, QUIRE_E_ARG);
+    refused([](D d) { d->cache.block_tokens = 4097; }, QUIRE_E_ARG);
+    auto with_memory = [](D d, uint32_t block_tokens) {
+        d->cache.shard_count = 1;
+        d->cache.block_tokens = block_tokens;
+    };
+    refused([&](D d) { with_memory(d, 12); }, QUIRE_E_ARG);
+    refused([&](D d) { with_memory(d, 512); }, QUIRE_E_ARG);
+    refused([&](D d) { with_memory(d, 256); }, QUIRE_OK);
     refused([](D d) { d->cache.max_sequence_tokens = 0x80000000; }, QUIRE_E_ARG);
     refused([](D d) { d->cache.blocks = 0; }, QUIRE_E_ARG);
     refused([](D d) { d->cache.blocks = 1; }, QUIRE_E_ARG);
@@ -298,14 +304,61 @@ TEST(Geometry, layers_lie_where_they_are_said_to) {
     EXPECT_EQ(place_layers(unknown, out, places).code, QUIRE_E_ARG);
 }
 
+TEST(Geometry, without_memory_a_block_may_hold_any_number_of_tokens) {
+    for (uint32_t tokens : {1u, 3u, 12u, 528u, 768u, 4096u}) {
+        Described d;
+        d.cache.block_tokens = tokens;
+        Geometry out;
+        ASSERT_EQ(d.compute(&out), QUIRE_OK);
+        EXPECT_EQ(out.groups[0].size.tokens(), tokens);
+        EXPECT_EQ(out.groups[0].k_head_stride, 2 * 2 * int64_t{tokens});
+    }
+}
+
+TEST(Geometry, a_position_divides_into_block_and_slot) {
+    constexpr uint32_t most = 0xFFFFFFFF;
+    for (uint32_t tokens = 1; tokens <= kMaxBlockTokens; ++tokens) {
+        const BlockSize size(tokens);
+        const uint32_t last = most - most % tokens;  // the last multiple
+        for (uint32_t near :
+             {0u, tokens, 1000 * tokens, 0x80000000u - 0x80000000u % tokens, last}) {
+            for (uint32_t at : {near - 1, near, near + 1, near + tokens / 2}) {
+                ASSERT_EQ(size.block_of(at), at / tokens) << at << " / " << tokens;
+                ASSERT_EQ(size.slot_of(at), at % tokens) << at << " / " << tokens;
+                const uint32_t blocks = at / tokens + (at % tokens != 0 ? 1 : 0);
+                ASSERT_EQ(size.blocks_of(at), blocks) << at << " / " << tokens;
+            }
+        }
+    }
+}
+
+TEST(Geometry, a_gap_in_a_chunk_leaves_whole_chunks_of_whole_blocks) {
+    GroupGeometry g;
+    g.kind = QUIRE_GROUP_CHUNKED;
+    g.windowed = true;
+    for (uint32_t tokens : {1u, 3u, 4u, 12u, 48u}) {
+        for (uint32_t window = 1; window < 60; ++window) {
+            g.size = BlockSize(tokens);
+            g.window = window;
+            for (uint32_t n = 1; n < 200; ++n) {
+                const uint32_t null_front = g.first_visible_block(n) + 1;
+                uint32_t whole = n;
+                while (whole % window != 0 || whole % tokens != 0) --whole;
+                ASSERT_EQ(g.longest_whole(n, null_front), whole) << window << ' ' << tokens;
+            }
+        }
+    }
+}
+
 TEST(Geometry, a_window_sees_its_newest_tokens_and_its_own_is_among_them) {
     GroupGeometry g;
     g.windowed = true;
+    g.size = BlockSize(8);
     for (uint32_t window = 1; window < 40; ++window) {
         g.window = window;
         for (uint32_t position = 0; position < 100; ++position) {
             uint32_t oldest = position + 1 > window ? position + 1 - window : 0;
-            ASSERT_EQ(g.first_visible_block(position, 8), oldest / 8);
+            ASSERT_EQ(g.first_visible_block(position), oldest / 8);
         }
     }
 }

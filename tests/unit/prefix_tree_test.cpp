@@ -23,7 +23,7 @@ struct Tree {
 
     explicit Tree(uint32_t capacity = 64) {
         Geometry geometry;
-        geometry.block_tokens = kTokens;
+        geometry.span = BlockSize(kTokens);
         geometry.group_count = 1;
         geometry.any_full = true;
         EXPECT_TRUE(tree.create(geometry, capacity, 1).ok());

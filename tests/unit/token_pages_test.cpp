@@ -107,10 +107,25 @@ TEST(TokenPages, without_memory_all_tokens_stay) {
     p.pages.release(&parent);
 }
 
+TEST(TokenPages, a_span_of_tokens_is_contiguous) {
+    for (uint32_t span : {1u, 3u, 12u, 528u, 768u, 1056u, 4096u}) {
+        Pages p;
+        p.pages.set_span(BlockSize(span));
+        KnownTokens t;
+        p.append(&t, 0, counted(0, 9000));
+        for (uint32_t begin = 0; begin + span <= 9000; begin += span) {
+            const uint32_t *tokens = p.pages.at(t, begin);
+            for (uint32_t i = 0; i < span; ++i) ASSERT_EQ(tokens[i], begin + i);
+        }
+        p.pages.release(&t);
+    }
+}
+
 // Sequences are written at any position, forked at any length and ended, and compared with plain
 // vectors.
-TEST(TokenPages, any_order_of_writes_and_forks_gives_what_plain_vectors_give) {
+void play_against_vectors(uint32_t span) {
     Pages p;
+    p.pages.set_span(BlockSize(span));
     std::mt19937 generator(1);
     auto below = [&](size_t end) { return static_cast<uint32_t>(generator() % end); };
     auto any = [&] { return static_cast<uint32_t>(generator()); };
@@ -163,6 +178,15 @@ TEST(TokenPages, any_order_of_writes_and_forks_gives_what_plain_vectors_give) {
         }
     }
     for (Sequence &s : all) p.pages.release(&s.tokens);
+}
+
+TEST(TokenPages, any_order_of_writes_and_forks_gives_what_plain_vectors_give) {
+    play_against_vectors(16);
+}
+
+TEST(TokenPages, and_so_it_does_where_spans_do_not_divide_a_page) {
+    play_against_vectors(12);
+    play_against_vectors(1500);
 }
 
 }  // namespace

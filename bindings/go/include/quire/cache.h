@@ -171,7 +171,9 @@ typedef struct quire_cache_desc {
     uint32_t shard_stride;
     uint32_t group_count;
     uint32_t group_stride;
-    uint32_t block_tokens;        /* a power of two, 1 to 256; 0 = 16 */
+    /* Tokens of a block, 1 to 4,096; 0 = 16. In a cache with memory a power of two up to 256, of
+     * which its backend's kernels may refuse some. */
+    uint32_t block_tokens;
     uint32_t max_sequences;       /* live at once, at most 2^24; 0 = 1024 */
     uint32_t max_sequence_tokens; /* 0 = 2^31 - 1 */
     /* Size of each group's pool: exactly one of blocks, pool_bytes and pool_fraction, unless every
