@@ -82,6 +82,8 @@ const (
 	EventTokens CacheFlags = 1 << 8
 	// HostPrefixes lets evicted prefixes live on in the host tier.
 	HostPrefixes CacheFlags = 1 << 9
+	// OnePool lets all groups take their blocks from one pool; only without memory.
+	OnePool CacheFlags = 1 << 10
 )
 
 // CacheOptions are quire_cache_desc of quire/cache.h; 0 is a field's default. Without shards the

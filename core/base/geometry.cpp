@@ -259,6 +259,12 @@ Status size_pools(const quire_cache_desc &desc, const ShardGeometry *shards, uin
                         "group {} has {} blocks: must be 2 (one is the null block) to 2^31-1", g,
                         group.blocks);
         }
+        if (out->one_pool && group.blocks != out->groups[0].blocks) {
+            return fail(QUIRE_E_ARG,
+                        "group {} has {} blocks: with QUIRE_CACHE_ONE_POOL all groups share one "
+                        "pool, so give blocks to the cache alone",
+                        g, group.blocks);
+        }
         for (uint32_t i = 0; i < count; ++i) {
             QUIRE_TRY(check_bytes(shards[i], g, group.blocks,
                                   "group {}: the pool is larger than 2^62 bytes"));
@@ -336,6 +342,7 @@ Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *group
                     kMaxGroups);
     }
     out->group_count = desc.group_count;
+    out->one_pool = (desc.flags & QUIRE_CACHE_ONE_POOL) != 0;
     out->max_sequence_tokens =
         desc.max_sequence_tokens != 0 ? desc.max_sequence_tokens : kMaxTokens;
     if (out->max_sequence_tokens > kMaxTokens) {

@@ -98,8 +98,12 @@ struct Geometry {
     bool any_full = false;
     bool any_window = false;
     bool any_cross = false;
+    bool one_pool = false;  // all groups take their blocks from one pool
     GroupGeometry groups[kMaxGroups];
 
+    // Pools that hold different blocks, and the one that a group has.
+    uint32_t pool_count() const { return one_pool ? 1 : group_count; }
+    uint32_t pool_of(uint32_t group) const { return one_pool ? 0 : group; }
     // Table entries that a sequence of this many tokens needs in a group.
     uint32_t table_length(uint32_t group, uint32_t tokens, uint32_t cross_tokens) const {
         return groups[group].size.blocks_of(groups[group].cross ? cross_tokens : tokens);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// block_pool: which blocks of one group are free, draining, held, cached or parked.
+// block_pool: which blocks are free, draining, held, cached or parked, of one group or of all.
 //
 //   free      unused (in no table, not in the tree), and no running work touches it
 //   draining  unused, but a step that is not done may touch it
@@ -23,12 +23,14 @@
 // Threads: none; Cache holds its lock. All operations are O(1) except where said.
 #pragma once
 
+#include "core/base/geometry.hpp"
 #include "core/base/host_memory.hpp"
 #include "core/blocks/timeline.hpp"
 
 namespace quire {
 
 constexpr uint32_t kNone = 0xFFFFFFFF;
+static_assert(kMaxGroups <= 16, "Block::group has four bits");
 constexpr uint32_t kNullBlock = 0;
 
 // How the tree names a block: by its number in the group's pool, or in the group's host tier. A
@@ -50,7 +52,8 @@ struct alignas(kCacheLine) Block {
     uint32_t node;          // in the prefix tree, kNone = unpublished
     uint32_t owner;         // index of the sequence that may write in place; kNone = no one
     uint16_t frozen_slots;  // slots that sequences other than the owner may read
-    BlockState state;
+    BlockState state : 4;
+    uint8_t group : 4;          // that took it last
     uint8_t given_up : 1;       // by an item that is being dropped
     uint8_t named : 1;          // in the tree, by an item that is being dropped
     uint8_t is_unscrubbed : 1;  // listed in unscrubbed_

@@ -24,7 +24,8 @@ struct TakeFree {
     uint32_t block;
     uint16_t frozen_slots;
     uint8_t group;
-    bool is_read;  // the open step's copies read it
+    uint8_t old_group;  // Block::group
+    bool is_read;       // the open step's copies read it
 };
 
 // The block left the tree, for good or to the host tier (Demote).
@@ -38,7 +39,7 @@ struct Evict {
     uint32_t node;  // that named it
     uint32_t hint;  // its neighbour on the list
     uint16_t frozen_slots;
-    uint8_t group;
+    uint8_t group;     // whose content it held: of a shared pool another one may have taken it
     bool unlinked;     // the node is out of reach since
     bool displaced;    // undone, but items that stay have changed what the node names
     bool is_host;      // it is a block of the host tier

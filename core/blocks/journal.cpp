@@ -7,26 +7,31 @@ namespace quire {
 Journal::~Journal() {
     for (BlockTable &table : tables_) buffers_.give_back(&table.ids);
     for (LeaseIndex &index : lease_indexes_) index.give_back(&buffers_);
-    for (BlockPool *&pool : pools_) BlockPool::destroy(host_, &pool);
-    for (BlockPool *&pool : host_pools_) BlockPool::destroy(host_, &pool);
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        BlockPool::destroy(host_, &pools_[p]);
+        BlockPool::destroy(host_, &host_pools_[p]);
+    }
 }
 
 Status Journal::create(const Geometry &geometry, const Options &options) {
     scrubs_ = options.scrubs;
     keeps_on_host_ = options.keeps_on_host;
     group_count_ = geometry.group_count;
+    pool_count_ = geometry.pool_count();
     any_full_ = geometry.any_full;
     for (uint32_t g = 0; g < group_count_; ++g) {
         const GroupGeometry &group = geometry.groups[g];
         full_[g] = group.full;
         cross_[g] = group.cross;
         sizes_[g] = group.size;
+        if (g >= pool_count_) continue;
         pools_[g] = make_pool(group.blocks);
         if (pools_[g] == nullptr) return no_host_memory();
         if (group.host_blocks == 0) continue;
         host_pools_[g] = make_host_pool(group.host_blocks);
         if (host_pools_[g] == nullptr) return no_host_memory();
     }
+    share_pool();
     uint32_t nodes = options.has_tree ? node_capacity(geometry) : 1;
     QUIRE_TRY(tree_.create(geometry, nodes, options.seed));
     if (!tables_.create(uint64_t{options.max_sequences} * group_count_)) return no_host_memory();
@@ -38,10 +43,10 @@ Status Journal::create(const Geometry &geometry, const Options &options) {
 // cache miss. So a cursor runs ahead along the list's links and prefetches them: the record, which
 // names its node, then the node, which names its bucket. If the list has changed under the cursor,
 // some prefetches were in vain, and the cursor starts again.
-void Journal::look_ahead(uint32_t group, uint32_t block) {
+void Journal::look_ahead(uint32_t pool_number, uint32_t block) {
     constexpr uint32_t node_distance = kLookAhead * 5 / 8, bucket_distance = kLookAhead / 4;
-    BlockPool &pool = *pools_[group];
-    LookAhead &ring = ahead_[group];
+    BlockPool &pool = *pools_[pool_number];
+    LookAhead &ring = ahead_[pool_number];
     auto next_of = [&](uint32_t b) { return b != kNone ? pool.next_in_list(b) : kNone; };
     auto node_of = [&](uint32_t b) { return b != kNone ? pool[b].node : kNone; };
     if (ring.ahead(0) != block) {
@@ -69,13 +74,14 @@ NamedBlock Journal::named_block(const Block &b) {
 
 // Makes the taker the block's writer, and zeroes the block if it would show another's content.
 template <typename Taking>
-void Journal::hand_over(Taking *edit, const Taker &taker) {
-    Block &b = (*pools_[edit->group])[edit->block];
+void Journal::hand_over(Taking *edit, uint32_t group, const Taker &taker) {
+    Block &b = (*pools_[group])[edit->block];
     edit->owner = b.owner;
     edit->frozen_slots = b.frozen_slots;
     edit->tenant = b.tenant;
     b.owner = taker.sequence;
     b.frozen_slots = 0;
+    b.group = static_cast<uint8_t>(group) & 0xF;
     if (b.tenant == taker.tenant && !scrubs_) [[likely]]
         return;
     if (only_tenant_ == kFreshTenant) only_tenant_ = taker.tenant;
@@ -84,7 +90,7 @@ void Journal::hand_over(Taking *edit, const Taker &taker) {
     b.tenant = taker.tenant;
     if (!shows) return;
     auto block = static_cast<int32_t>(edit->block);
-    step_->copies.push(quire_block_copy{QUIRE_COPY_ZERO, edit->group, block, block, 0, 0});
+    step_->copies.push(quire_block_copy{QUIRE_COPY_ZERO, group, block, block, 0, 0});
 }
 
 // promotes: what is taken gets content of the host tier.
@@ -98,20 +104,22 @@ uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker, boo
         edit.group = static_cast<uint8_t>(group);
         edit.block = block;
         edit.is_read = is_read;
-        hand_over(&edit, taker);
+        edit.old_group = pool[block].group;
+        hand_over(&edit, group, taker);
         note(edit);
         return block;
     }
     block = pool.oldest_cached(barrier);
     QUIRE_ASSERT(block != kNone);
     Block &b = pool[block];
+    const uint32_t of = b.group;  // the group that loses it
     Evict edit{};
-    edit.group = static_cast<uint8_t>(group);
+    edit.group = static_cast<uint8_t>(of);
     edit.block = block;
     edit.node = b.node;
     edit.generation = tree_.generation(b.node);
     edit.hint = pool.next_in_list(block);
-    look_ahead(group, block);
+    look_ahead(number_of_pool(group), block);
     uint32_t host = keeps_on_host_ ? host_room(group, barrier, promotes) : kNone;
     edit.ready = b.ready;
     edit.depends = b.depends;
@@ -119,15 +127,15 @@ uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker, boo
     if (host != kNone) {
         demoted = demote(group, block, host);  // before anything else may fill the block
     } else {
-        edit.unlinked = full_[group] && tree_.linked(b.node);
+        edit.unlinked = full_[of] && tree_.linked(b.node);
         if (edit.unlinked) tree_.unlink(b.node);
-        tree_.change_blocks(b.node)[group] = kNullBlock;
+        tree_.change_blocks(b.node)[of] = kNullBlock;
         edit.is_lost = true;
-        edit.is_loss = would_lose(edit.node, group);
+        edit.is_loss = would_lose(edit.node, of);
         ++evictions_;
     }
     b.node = kNone;
-    hand_over(&edit, taker);
+    hand_over(&edit, group, taker);
     note(edit);
     if (host != kNone) note(demoted);
     pool.claim(block);
@@ -136,15 +144,16 @@ uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker, boo
 
 uint64_t Journal::unscrubbed_count() const {
     uint64_t count = 0;
-    for (uint32_t g = 0; g < group_count_; ++g) count += pools_[g]->unscrubbed_count();
+    for (uint32_t p = 0; p < pool_count_; ++p) count += pools_[p]->unscrubbed_count();
     return count;
 }
 
 void Journal::scrub(StepEdits *step) {
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        pools_[g]->scrub(step->barrier, step->number, [&](uint32_t block) {
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        pools_[p]->scrub(step->barrier, step->number, [&](uint32_t block) {
             auto id = static_cast<int32_t>(block);
-            step->copies.push(quire_block_copy{QUIRE_COPY_ZERO, g, id, id, 0, 0});
+            const uint32_t group = (*pools_[p])[block].group;
+            step->copies.push(quire_block_copy{QUIRE_COPY_ZERO, group, id, id, 0, 0});
         });
     }
 }
@@ -345,18 +354,18 @@ uint32_t Journal::forget(uint32_t node) {
 }
 
 void Journal::retire(uint64_t old_oldest) {
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        pools_[g]->retire(old_oldest);
-        if (host_pools_[g] != nullptr) host_pools_[g]->retire(old_oldest);
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        pools_[p]->retire(old_oldest);
+        if (host_pools_[p] != nullptr) host_pools_[p]->retire(old_oldest);
     }
 }
 
 Status Journal::check() const {
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        QUIRE_TRY(pools_[g]->check());
-        if (host_pools_[g] != nullptr) QUIRE_TRY(host_pools_[g]->check());
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        QUIRE_TRY(pools_[p]->check());
+        if (host_pools_[p] != nullptr) QUIRE_TRY(host_pools_[p]->check());
     }
-    return tree_.check(pools_, host_pools_);
+    return tree_.check(pools_, host_pools_, pool_count_);
 }
 
 }  // namespace quire

@@ -63,11 +63,14 @@ class Journal {
     };
     Status create(const Geometry &geometry, const Options &options);
 
+    // Where groups share a pool, it is the pool of each of them.
     BlockPool &pool(uint32_t group) { return *pools_[group]; }
     const BlockPool &pool(uint32_t group) const { return *pools_[group]; }
     // The host tier's blocks; nullptr without a host tier.
     BlockPool *host_pool(uint32_t group) { return host_pools_[group]; }
     const BlockPool *host_pool(uint32_t group) const { return host_pools_[group]; }
+    // Different pools; each is that of the group with its number.
+    uint32_t pool_count() const { return pool_count_; }
     // True if content that the device evicts goes to the host tier.
     bool demotes() const { return keeps_on_host_; }
     // The pool of a block as the tree names it.
@@ -288,15 +291,16 @@ class Journal {
         if (pool[number_of(named)].state != BlockState::cached) return;
         pool.touch_cached(number_of(named), pools_[group]->take_stamp());
     }
-    // Evicts the group's oldest cached block that no unfinished step may touch, with its content.
-    // Returns it, or kNone if there is none. Not for the open step.
+    // Evicts the oldest cached block of the group's pool that no unfinished step may touch, with
+    // its content. Returns it, or kNone if there is none. Not for the open step.
     uint32_t evict_oldest(uint32_t group);
     // Removes a cached block, as the tree names it, as if it had been evicted.
     void drop_cached(uint32_t group, uint32_t named);
-    // Each replaces a group's pool by *pool, which gets the old one; ids: [old block] its number in
-    // the new one. The tables are renumbered one by one. REQUIRES: no step is open or running.
-    void replace_pool(uint32_t group, BlockPool **pool, const uint32_t *ids);
-    void replace_host_pool(uint32_t group, BlockPool **pool, const uint32_t *ids);
+    // Each replaces the pool with that number by *pool, which gets the old one. ids: [old block]
+    // its number in the new one. The tables are renumbered one by one. REQUIRES: no step is open or
+    // running.
+    void replace_pool(uint32_t number, BlockPool **pool, const uint32_t *ids);
+    void replace_host_pool(uint32_t number, BlockPool **pool, const uint32_t *ids);
     void renumber_table(uint32_t sequence, uint32_t group, const uint32_t *ids);
 
     // Forgets which runs of copies the blocks were in. O(blocks).
@@ -331,12 +335,12 @@ class Journal {
     Demote demote(uint32_t group, uint32_t block, uint32_t to);
     uint64_t depends_of_copy(const Block &source) const;
     void release_named(uint32_t group, uint32_t named);
-    void look_ahead(uint32_t group, uint32_t block);
+    void look_ahead(uint32_t pool, uint32_t block);
     template <typename Drop>
     void drop_from(BlockPool *pool, Drop *edit, const Letting &how);
     static NamedBlock named_block(const Block &b);
     template <typename Taking>
-    void hand_over(Taking *edit, const Taker &taker);
+    void hand_over(Taking *edit, uint32_t group, const Taker &taker);
     void note(const Edit &edit) {
         if (step_ != nullptr) step_->edits.push(edit);
     }
@@ -353,6 +357,9 @@ class Journal {
     void restore_entry(Sequence *s, const Hold &edit);
     void settle_evict(const Evict &edit);
     void settle_demote(const Demote &edit, uint64_t step);
+    // The number of the group's pool.
+    uint32_t number_of_pool(uint32_t group) const { return pool_count_ == 1 ? 0 : group; }
+    void share_pool();
     BlockPool &pool_of(const Evict &edit) {
         return edit.is_host ? *host_pools_[edit.group] : *pools_[edit.group];
     }
@@ -376,10 +383,10 @@ class Journal {
     BufferPool buffers_;
     PrefixTree tree_;
     Array<BlockTable> tables_;
-    Array<LeaseIndex> lease_indexes_;  // by table; empty until the first lease is made
-    BlockPool *pools_[kMaxGroups] = {};
+    Array<LeaseIndex> lease_indexes_;    // by table; empty until the first lease is made
+    BlockPool *pools_[kMaxGroups] = {};  // by group; of groups that share one, all the same
     BlockPool *host_pools_[kMaxGroups] = {};
-    LookAhead ahead_[kMaxGroups];
+    LookAhead ahead_[kMaxGroups];  // by pool
     bool full_[kMaxGroups] = {};
     bool cross_[kMaxGroups] = {};
     BlockSize sizes_[kMaxGroups];
@@ -392,6 +399,7 @@ class Journal {
     bool can_cover_ = false;    // every pool has room for covers
     bool has_tenants_ = false;  // more than one has written
     uint32_t group_count_ = 0;
+    uint32_t pool_count_ = 0;
     StepEdits *step_ = nullptr;
     LossWatch *watch_ = nullptr;
     uint64_t evictions_ = 0;

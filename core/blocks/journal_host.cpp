@@ -84,6 +84,7 @@ Demote Journal::demote(uint32_t group, uint32_t block, uint32_t to) {
                 static_cast<uint8_t>(group),
                 h.is_demoted != 0};
     h.node = b.node;
+    h.group = static_cast<uint8_t>(group) & 0xF;
     h.depends = depends_of_copy(b);
     h.ready = step_->number;
     h.owner = kNone;

@@ -9,7 +9,7 @@ namespace quire {
 
 uint64_t Journal::node_reserve() const {
     uint64_t blocks = 0;
-    for (uint32_t g = 0; g < group_count_; ++g) blocks += pools_[g]->block_count();
+    for (uint32_t p = 0; p < pool_count_; ++p) blocks += pools_[p]->block_count();
     return blocks;
 }
 
@@ -32,14 +32,15 @@ void Journal::forget_leaves(uint64_t wanted) {
     QUIRE_ASSERT(step_ == nullptr && !any_full_);
     for (bool found = true; found;) {
         found = false;
-        for (uint32_t g = 0; g < group_count_; ++g) {
-            const BlockPool &pool = *pools_[g];
+        for (uint32_t p = 0; p < pool_count_; ++p) {
+            const BlockPool &pool = *pools_[p];
             uint32_t block = pool.oldest_cached(kNoBarrier);
             while (block != kNone && tree_.free_count() < wanted) {
                 uint32_t next = pool.next_in_list(block), node = pool[block].node;
+                uint32_t group = pool[block].group;
                 uint64_t stamp = pool[block].stamp;
                 while (node != kNone && is_unused_leaf(node)) {
-                    uint32_t named = tree_.blocks(node)[g];
+                    uint32_t named = tree_.blocks(node)[group];
                     if (named == kNullBlock || pool[named].stamp > stamp) break;
                     note_losses(node, 0, group_count_);
                     node = forget(node);

@@ -7,8 +7,8 @@
 namespace quire {
 
 bool Journal::reserve_covers() {
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        for (BlockPool *pool : {pools_[p], host_pools_[p]}) {
             if (pool != nullptr && !pool->reserve_covers()) return false;
         }
     }
@@ -17,8 +17,8 @@ bool Journal::reserve_covers() {
 
 void Journal::mark_suspects_mixed() {
     can_cover_ = reserve_covers();
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        for (BlockPool *pool : {pools_[p], host_pools_[p]}) {
             for (uint32_t b = 1; pool != nullptr && b < pool->block_count(); ++b) {
                 if (!(*pool)[b].is_suspect) continue;
                 mixed_ = true;
@@ -31,8 +31,8 @@ void Journal::mark_suspects_mixed() {
 bool Journal::uncover(uint64_t step) {
     if (!mixed_) return false;
     bool any = false;
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        for (BlockPool *pool : {pools_[p], host_pools_[p]}) {
             for (uint32_t i = 1; pool != nullptr && i < pool->block_count(); ++i) {
                 Block &b = (*pool)[i];
                 if (b.tenant != kMixedTenant || !b.is_covered) continue;
@@ -46,8 +46,8 @@ bool Journal::uncover(uint64_t step) {
 }
 
 void Journal::clear_suspects() {
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        for (BlockPool *pool : {pools_[p], host_pools_[p]}) {
             for (uint32_t b = 1; pool != nullptr && b < pool->block_count(); ++b)
                 (*pool)[b].is_suspect = false;
         }
@@ -55,8 +55,8 @@ void Journal::clear_suspects() {
 }
 
 void Journal::forget_runs() {
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        for (BlockPool *pool : {pools_[p], host_pools_[p]}) {
             if (pool == nullptr) continue;
             for (uint32_t b = 0; b < pool->block_count(); ++b) {
                 (*pool)[b].copied_to = (*pool)[b].copied_from = 0;

@@ -15,7 +15,7 @@ uint32_t Journal::node_capacity(const Geometry &geometry) const {
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
         const GroupGeometry &group = geometry.groups[g];
         uint64_t blocks = uint64_t{group.blocks} + (keeps_on_host_ ? group.host_blocks : 0);
-        all_blocks += blocks;
+        if (g < geometry.pool_count()) all_blocks += blocks;
         if (group.full && blocks < fewest_full) fewest_full = blocks;
     }
     uint64_t nodes = geometry.any_full ? 2 * fewest_full : 5 * all_blocks;
@@ -39,34 +39,45 @@ uint32_t Journal::evict_oldest(uint32_t group) {
     uint32_t block = pools_[group]->oldest_cached(timeline_->oldest());
     if (block == kNone) return kNone;
     ++evictions_;
-    const bool is_whole = full_[group];
-    note_losses((*pools_[group])[block].node, is_whole ? 0 : group,
-                is_whole ? group_count_ : group + 1);
-    drop_cached(group, block);
+    const uint32_t of = (*pools_[group])[block].group;  // the group that loses it
+    const bool is_whole = full_[of];
+    note_losses((*pools_[group])[block].node, is_whole ? 0 : of, is_whole ? group_count_ : of + 1);
+    drop_cached(of, block);
     return block;
 }
 
-void Journal::replace_pool(uint32_t group, BlockPool **pool, const uint32_t *ids) {
+// Groups that share a pool name it under their own numbers.
+void Journal::share_pool() {
+    for (uint32_t g = pool_count_; g < group_count_; ++g) {
+        pools_[g] = pools_[0];
+        host_pools_[g] = host_pools_[0];
+    }
+}
+
+void Journal::replace_pool(uint32_t number, BlockPool **pool, const uint32_t *ids) {
     QUIRE_ASSERT(step_ == nullptr && timeline_->idle());
-    BlockPool &old = *pools_[group];
+    BlockPool &old = *pools_[number];
     for (uint32_t b = 1; b < old.block_count(); ++b) {
-        if (old[b].node != kNone) tree_.change_blocks(old[b].node)[group] = ids[b];
+        if (old[b].node != kNone) tree_.change_blocks(old[b].node)[old[b].group] = ids[b];
     }
     can_cover_ = false;  // no step is unfinished, so that no cover in the new pool can be lost
     (*pool)->take_over(old, ids);
-    std::swap(pools_[group], *pool);
-    ahead_[group] = LookAhead{};
+    std::swap(pools_[number], *pool);
+    ahead_[number] = LookAhead{};
+    share_pool();
 }
 
-void Journal::replace_host_pool(uint32_t group, BlockPool **pool, const uint32_t *ids) {
-    if (host_pools_[group] != nullptr && *pool != nullptr) {
-        const BlockPool &old = *host_pools_[group];
+void Journal::replace_host_pool(uint32_t number, BlockPool **pool, const uint32_t *ids) {
+    if (host_pools_[number] != nullptr && *pool != nullptr) {
+        const BlockPool &old = *host_pools_[number];
         for (uint32_t b = 1; b < old.block_count(); ++b) {
-            if (old[b].node != kNone) tree_.change_blocks(old[b].node)[group] = ids[b] | kOnHost;
+            if (old[b].node != kNone)
+                tree_.change_blocks(old[b].node)[old[b].group] = ids[b] | kOnHost;
         }
         (*pool)->take_over(old, ids);
     }
-    std::swap(host_pools_[group], *pool);
+    std::swap(host_pools_[number], *pool);
+    share_pool();
 }
 
 void Journal::renumber_table(uint32_t sequence, uint32_t group, const uint32_t *ids) {

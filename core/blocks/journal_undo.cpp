@@ -18,6 +18,10 @@ void take_back(BlockPool *pool, const Taking &edit) {
     b.tenant = edit.tenant;
 }
 
+void set_group(BlockPool *pool, uint32_t block, uint8_t group) {
+    (*pool)[block].group = group & 0xF;
+}
+
 // If others let go of the block since, their stamp and touch stay, even when an earlier edit of the
 // same block is undone after this one.
 template <typename Drop>
@@ -50,6 +54,7 @@ void Journal::undo_evict(Evict *edit) {
     BlockPool &pool = pool_of(*edit);
     uint32_t *named = &tree_.change_blocks(edit->node)[edit->group];
     take_back(&pool, *edit);
+    set_group(&pool, edit->block, edit->group);
     pool[edit->block].is_demoted = edit->was_demoted;
     if (edit->is_lost) --evictions_;
     bool is_there = tree_.generation(edit->node) == edit->generation;
@@ -155,6 +160,7 @@ void Journal::undo_edit(Edit *any_edit, Sequence *s) {
                    [&](TakeFree &edit) {
                        pools_[edit.group]->undo_take_free(edit.block, edit.is_read);
                        take_back(pools_[edit.group], edit);
+                       set_group(pools_[edit.group], edit.block, edit.old_group);
                    },
                    [&](Evict &edit) { undo_evict(&edit); },
                    [&](AddRef &edit) {

@@ -275,7 +275,8 @@ Status PrefixTree::check_bucket(uint64_t bucket, const BlockPool *const *pools,
             if (block == kNullBlock) continue;
             const BlockPool *pool = is_on_host(block) ? host_pools[g] : pools[g];
             if (pool == nullptr || number_of(block) >= pool->block_count() ||
-                number_of(block) == kNullBlock || (*pool)[number_of(block)].node != i) {
+                number_of(block) == kNullBlock || (*pool)[number_of(block)].node != i ||
+                (*pool)[number_of(block)].group != g) {
                 return fail(QUIRE_E_INTERNAL,
                             is_on_host(block)
                                 ? "prefix_tree: node {} and its host block {} disagree"
@@ -298,12 +299,12 @@ Status PrefixTree::check_bare() const {
 }
 
 // level: kOnHost or 0.
-Status PrefixTree::check_named_by(const BlockPool &pool, uint32_t group, uint32_t level) const {
+Status PrefixTree::check_named_by(const BlockPool &pool, uint32_t level) const {
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
         uint32_t node = pool[b].node;
         if (node == kNone || pool[b].state == BlockState::parked) continue;
-        if (node >= first_unused_ || (generation(node) & 1) == 0 ||
-            blocks(node)[group] != (b | level)) {
+        if (node >= first_unused_ || (generation(node) & 1) == 0 || pool[b].group >= group_count_ ||
+            blocks(node)[pool[b].group] != (b | level)) {
             return fail(QUIRE_E_INTERNAL,
                         level != 0
                             ? "prefix_tree: host block {} names node {}, which does not name it"
@@ -314,7 +315,8 @@ Status PrefixTree::check_named_by(const BlockPool &pool, uint32_t group, uint32_
     return Status{};
 }
 
-Status PrefixTree::check(const BlockPool *const *pools, const BlockPool *const *host_pools) const {
+Status PrefixTree::check(const BlockPool *const *pools, const BlockPool *const *host_pools,
+                         uint32_t pool_count) const {
     QUIRE_TRY(check_records());
     QUIRE_TRY(check_scopes());
     uint32_t found = 0, linked_nodes = 0;
@@ -327,9 +329,9 @@ Status PrefixTree::check(const BlockPool *const *pools, const BlockPool *const *
         return fail(QUIRE_E_INTERNAL, "prefix_tree: {} nodes are linked, but buckets hold {}",
                     linked_nodes, found);
     }
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        QUIRE_TRY(check_named_by(*pools[g], g, 0));
-        if (host_pools[g] != nullptr) QUIRE_TRY(check_named_by(*host_pools[g], g, kOnHost));
+    for (uint32_t p = 0; p < pool_count; ++p) {
+        QUIRE_TRY(check_named_by(*pools[p], 0));
+        if (host_pools[p] != nullptr) QUIRE_TRY(check_named_by(*host_pools[p], kOnHost));
     }
     return Status{};
 }

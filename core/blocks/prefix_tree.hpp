@@ -191,8 +191,10 @@ class PrefixTree {
     uint32_t capacity() const { return capacity_; }
     uint32_t used() const { return first_unused_; }  // higher numbers were never used
 
-    // pools, host_pools: [group_count]; a host pool may be nullptr.
-    Status check(const BlockPool *const *pools, const BlockPool *const *host_pools) const;
+    // pools, host_pools: [group_count], of which the first pool_count are different ones; a host
+    // pool may be nullptr.
+    Status check(const BlockPool *const *pools, const BlockPool *const *host_pools,
+                 uint32_t pool_count) const;
     // Checks that every node names a block or has children. REQUIRES: no full-attention group, and
     // no step is open, which may have taken a block that its commit frees the node of.
     Status check_bare() const;
@@ -243,7 +245,7 @@ class PrefixTree {
     Status check_records() const;
     Status check_bucket(uint64_t bucket, const BlockPool *const *pools,
                         const BlockPool *const *host_pools, uint32_t *found) const;
-    Status check_named_by(const BlockPool &pool, uint32_t group, uint32_t level) const;
+    Status check_named_by(const BlockPool &pool, uint32_t level) const;
     Status check_hash(uint32_t node) const;
     bool find_begin(uint32_t node, uint32_t *begin) const;
     void leave_parent(const Node &node);

@@ -101,6 +101,7 @@ void CacheDump::write_blocks(const BlockPool &pool, uint32_t group, const char *
         out_.word("tier", tier);
         out_.number("id", i);
         out_.word("state", name_of(b.state));
+        out_.number("of", b.group);
         out_.number("refs", b.refs);
         out_.index("node", b.node);
         out_.index("owner", b.owner);

@@ -43,12 +43,16 @@ Status CacheCheck::run() {
     QUIRE_TRY(books_.told.check());
     QUIRE_TRY(parts_.announcer.check());
     QUIRE_TRY(count_names());
+    for (uint32_t p = 0; p < books_.journal.pool_count(); ++p) {
+        const BlockPool *host = books_.journal.host_pool(p);
+        QUIRE_TRY(check_references(p));
+        QUIRE_TRY(check_host_references(p));
+        QUIRE_TRY(check_owners(p));
+        QUIRE_TRY(check_tenants(p));
+        QUIRE_TRY(check_published(books_.journal.pool(p)));
+        if (host != nullptr) QUIRE_TRY(check_published(*host));
+    }
     for (uint32_t g = 0; g < group_count; ++g) {
-        QUIRE_TRY(check_references(g));
-        QUIRE_TRY(check_host_references(g));
-        QUIRE_TRY(check_owners(g));
-        QUIRE_TRY(check_tenants(g));
-        QUIRE_TRY(check_published(g));
         if (books_.geometry.groups[g].cross) continue;
         QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
             if (is_swapped(books_.sequences[i])) return Status{};
@@ -221,9 +225,9 @@ void CacheCheck::count_edits() {
                 if (touch > named->last_step) named->last_step = touch;
             };
             if (const auto *drop = std::get_if<DropRef>(&edit)) {
-                raise(&named_[drop->group][drop->block], drop->touch);
+                raise(&named_[pool_of(drop->group)][drop->block], drop->touch);
             } else if (const auto *host = std::get_if<DropHost>(&edit)) {
-                raise(&host_named_[host->group][host->block], host->touch);
+                raise(&host_named_[pool_of(host->group)][host->block], host->touch);
             }
         });
     }
@@ -277,12 +281,31 @@ Status CacheCheck::check_load(const Load &load, uint32_t slot) const {
     return wrong("load %u waits for %u blocks, and has %" PRIu64, slot, load.awaited, held);
 }
 
+// Counts one entry of a table. All tables that name a block are of one group, which took it.
+Status CacheCheck::name_block(const Sequence &s, uint32_t index, uint32_t group, uint32_t block) {
+    const uint32_t p = pool_of(group);
+    Named &named = is_swapped(s) ? host_named_[p][block] : named_[p][block];
+    if (named.count++ == 0) named.group = group;
+    if (named.group != group) {
+        return wrong("%sblock %u is in a table of group %u, of sequence %u, and in one of group %u",
+                     is_swapped(s) ? "host " : "", block, group, index, named.group);
+    }
+    named.sequence = index;
+    if (s.last_step > named.last_step) named.last_step = s.last_step;
+    if (is_swapped(s)) return Status{};
+    const Block &b = books_.journal.pool(group)[block];
+    if (b.owner == index) named.by_owner = 1;
+    if (b.group == group) return Status{};
+    return wrong("block %u is in a table of group %u, of sequence %u, but group %u took it", block,
+                 group, index, b.group);
+}
+
 // REQUIRES: the ids of tables and loads are in range.
 Status CacheCheck::count_names() {
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        const BlockPool *host = books_.journal.host_pool(g);
-        if (!named_[g].create(books_.journal.pool(g).block_count())) return no_host_memory();
-        if (!host_named_[g].create(host != nullptr ? host->block_count() : 0)) {
+    for (uint32_t p = 0; p < books_.journal.pool_count(); ++p) {
+        const BlockPool *host = books_.journal.host_pool(p);
+        if (!named_[p].create(books_.journal.pool(p).block_count())) return no_host_memory();
+        if (!host_named_[p].create(host != nullptr ? host->block_count() : 0)) {
             return no_host_memory();
         }
     }
@@ -291,7 +314,7 @@ Status CacheCheck::count_names() {
         const Load &load = books_.loads[slot];
         for (uint32_t i = 0; !load.is_taken && i < load.blocks.size(); ++i) {
             if (load.blocks[i] == kNullBlock) continue;
-            ++host_named_[load.group_of(i)][load.blocks[i]].count;
+            ++host_named_[pool_of(load.group_of(i))][load.blocks[i]].count;
         }
     }
     return each_sequence([&](uint32_t i) -> Status {
@@ -299,24 +322,18 @@ Status CacheCheck::count_names() {
         for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
             const BlockTable &t = books_.journal.table(i, g);
             for (uint32_t k = 0; k < t.length; ++k) {
-                uint32_t block = t.ids.data[k];
-                if (block == kNullBlock) continue;
-                Named &named = is_swapped(s) ? host_named_[g][block] : named_[g][block];
-                ++named.count;
-                named.sequence = i;
-                if (s.last_step > named.last_step) named.last_step = s.last_step;
-                if (is_swapped(s)) continue;
-                if (books_.journal.pool(g)[block].owner == i) named.by_owner = 1;
+                if (t.ids.data[k] != kNullBlock) QUIRE_TRY(name_block(s, i, g, t.ids.data[k]));
             }
         }
         return Status{};
     });
 }
 
-Status CacheCheck::check_references(uint32_t group) const {
-    const BlockPool &pool = books_.journal.pool(group);
+Status CacheCheck::check_references(uint32_t pool_number) const {
+    const BlockPool &pool = books_.journal.pool(pool_number);
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
-        const Named &named = named_[group][b];
+        const Named &named = named_[pool_number][b];
+        const uint32_t group = pool[b].group;
         if (named.count == pool[b].refs) continue;
         if (named.count == 0) {
             return wrong("block %u of group %u has %u references, but no table names it", b, group,
@@ -332,11 +349,11 @@ Status CacheCheck::check_references(uint32_t group) const {
 
 // A block of the host tier belongs to one sequence, or to one load. One that the open step filled
 // for a node that was forgotten since is held until the step ends.
-Status CacheCheck::check_host_references(uint32_t group) const {
-    const BlockPool *pool = books_.journal.host_pool(group);
+Status CacheCheck::check_host_references(uint32_t pool_number) const {
+    const BlockPool *pool = books_.journal.host_pool(pool_number);
     if (pool == nullptr) return Status{};
     for (uint32_t b = 1; b < pool->block_count(); ++b) {
-        const Named &named = host_named_[group][b];
+        const Named &named = host_named_[pool_number][b];
         uint32_t refs = (*pool)[b].refs;
         if (named.count == refs && refs <= 1) continue;
         const Block &block = (*pool)[b];
@@ -345,24 +362,25 @@ Status CacheCheck::check_host_references(uint32_t group) const {
         return wrong(
             "host block %u of group %u has %u references, but swapped tables name it %u times: at "
             "most one may",
-            b, group, refs, named.count);
+            b, pool_number, refs, named.count);
     }
     return Status{};
 }
 
 // Only a sequence that holds a block may write it in place. A sequence in the open step may still
 // own a block that it gave up there, until the commit.
-Status CacheCheck::check_owners(uint32_t group) const {
-    const BlockPool &pool = books_.journal.pool(group);
+Status CacheCheck::check_owners(uint32_t pool_number) const {
+    const BlockPool &pool = books_.journal.pool(pool_number);
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
         const Block &block = pool[b];
+        const uint32_t group = block.group;
         if (block.state != BlockState::held || block.owner == kNone) continue;
-        if (named_[group][b].by_owner != 0) continue;
+        if (named_[pool_number][b].by_owner != 0) continue;
         if (is_live(block.owner) && books_.sequences[block.owner].change != kNone) continue;
         return wrong(
             "block %u of group %u may be written by sequence %u, which does not hold it; "
             "sequence %u does",
-            b, group, block.owner, named_[group][b].sequence);
+            b, group, block.owner, named_[pool_number][b].sequence);
     }
     return Status{};
 }
@@ -449,7 +467,8 @@ Status CacheCheck::check_items() const {
 Status CacheCheck::check_touched(bool is_host, uint32_t group, uint32_t block, uint64_t step,
                                  const char *how) const {
     const BlockPool &pool = is_host ? *books_.journal.host_pool(group) : books_.journal.pool(group);
-    const Named &named = is_host ? host_named_[group][block] : named_[group][block];
+    const uint32_t p = pool_of(group);
+    const Named &named = is_host ? host_named_[p][block] : named_[p][block];
     uint64_t touch = pool[block].touch;
     if (named.last_step > touch) touch = named.last_step;
     if (touch >= step) return Status{};

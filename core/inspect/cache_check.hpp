@@ -31,10 +31,10 @@ class CacheCheck {
  private:
     // The tables' view of one block.
     struct Named {
-        uint32_t count;     // entries that name it
-        uint32_t sequence;  // the last sequence among those
-        uint32_t by_owner;  // 1: the table of its owner is one of them
-        uint32_t reserved0;
+        uint32_t count;      // entries that name it
+        uint32_t sequence;   // the last sequence among those
+        uint32_t by_owner;   // 1: the table of its owner is one of them
+        uint32_t group;      // whose table named it first
         uint64_t last_step;  // the latest step that any of their sequences ran in
     };
 
@@ -52,9 +52,10 @@ class CacheCheck {
     Status count_names();
     Status check_loads() const;
     Status check_load(const Load &load, uint32_t slot) const;
-    Status check_references(uint32_t group) const;
-    Status check_host_references(uint32_t group) const;
-    Status check_owners(uint32_t group) const;
+    Status name_block(const Sequence &s, uint32_t index, uint32_t group, uint32_t block);
+    Status check_references(uint32_t pool_number) const;
+    Status check_host_references(uint32_t pool_number) const;
+    Status check_owners(uint32_t pool_number) const;
     Status check_frozen(uint32_t index, uint32_t group) const;
     Status check_tail(uint32_t index, uint32_t group) const;
     Status check_item(const Change &change, uint32_t group) const;
@@ -69,10 +70,9 @@ class CacheCheck {
     // content_check.cpp
     Status check_tokens(uint32_t index, uint32_t group);
     Status check_scopes();
-    Status check_tenants(uint32_t group) const;
-    Status check_published(uint32_t group) const;
-    Status check_published(const BlockPool &pool, uint32_t group) const;
-    Status check_failed(const BlockPool &pool, uint32_t group, uint64_t step) const;
+    Status check_tenants(uint32_t pool_number) const;
+    Status check_published(const BlockPool &pool) const;
+    Status check_failed(const BlockPool &pool, uint64_t step) const;
     Status check_dependence(uint32_t index, uint32_t group) const;
     Status check_failures() const;
 
@@ -86,6 +86,7 @@ class CacheCheck {
     bool is_swapped(const Sequence &s) const { return (s.state.flags & Sequence::kSwapped) != 0; }
     // True if work of the step may still run.
     bool may_run(uint64_t step) const { return !books_.timeline.has_run(step); }
+    uint32_t pool_of(uint32_t group) const { return books_.geometry.pool_of(group); }
     const BlockSize &size_of(uint32_t group) const { return books_.geometry.groups[group].size; }
     // Calls visit(index) for each live sequence until one call fails.
     template <typename Visit>
@@ -99,7 +100,7 @@ class CacheCheck {
     CacheParts &parts_;
     CacheBooks &books_;
     quire_error *error_;
-    Array<Named> named_[kMaxGroups];
+    Array<Named> named_[kMaxGroups];  // by pool
     Array<Named> host_named_[kMaxGroups];
 };
 

@@ -93,6 +93,7 @@ FlatEdit flat(const Edit &any_edit) {
                 return {.tenant = e.tenant,
                         .owner = e.owner,
                         .block = e.block,
+                        .hint = e.old_group,
                         .frozen_slots = e.frozen_slots,
                         .group = e.group,
                         .claimed = e.is_read};
@@ -175,6 +176,7 @@ uint64_t CacheDump::write() {
     }
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         write_group(g);
+        if (g >= books_.journal.pool_count()) continue;
         write_lists(books_.journal.pool(g), g, "device");
         write_blocks(books_.journal.pool(g), g, "device");
         const BlockPool *host = books_.journal.host_pool(g);

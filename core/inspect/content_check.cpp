@@ -99,12 +99,13 @@ Status CacheCheck::check_scopes() {
 }
 
 // A block is zeroed for a new tenant; its recorded tenant must be the one whose content it holds.
-Status CacheCheck::check_tenants(uint32_t group) const {
+Status CacheCheck::check_tenants(uint32_t pool_number) const {
     const Journal &journal = books_.journal;
     const PrefixTree &tree = journal.tree();
-    const BlockPool &pool = journal.pool(group);
+    const BlockPool &pool = journal.pool(pool_number);
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
         const Block &block = pool[b];
+        const uint32_t group = block.group;
         if (block.tenant == kMixedTenant || block.tenant == kFreshTenant) continue;
         if (!journal.mixed_ && block.tenant != journal.only_tenant_) {
             return wrong("block %u of group %u: namespace %" PRIu64 " wrote it, but only %" PRIu64
@@ -130,16 +131,11 @@ Status CacheCheck::check_tenants(uint32_t group) const {
 }
 
 // A published block rests on steps that exist, and is not written any more.
-Status CacheCheck::check_published(uint32_t group) const {
-    QUIRE_TRY(check_published(books_.journal.pool(group), group));
-    const BlockPool *host = books_.journal.host_pool(group);
-    return host != nullptr ? check_published(*host, group) : Status{};
-}
-
-Status CacheCheck::check_published(const BlockPool &pool, uint32_t group) const {
+Status CacheCheck::check_published(const BlockPool &pool) const {
     uint64_t newest = books_.timeline.next() - (books_.records.is_open() ? 0 : 1);
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
         const Block &block = pool[b];
+        const uint32_t group = block.group;
         if (block.node == kNone) continue;
         if (block.ready > newest) {
             return wrong("block %u of group %u is published as of step %" PRIu64
@@ -189,12 +185,12 @@ Status CacheCheck::check_dependence(uint32_t index, uint32_t group) const {
     return Status{};
 }
 
-Status CacheCheck::check_failed(const BlockPool &pool, uint32_t group, uint64_t step) const {
+Status CacheCheck::check_failed(const BlockPool &pool, uint64_t step) const {
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
         if (pool[b].node == kNone || !depends_on(pool[b], step)) continue;
         return wrong("block %u of group %u depends on step %" PRIu64
                      ", which failed, and is published as node %u",
-                     b, group, step, pool[b].node);
+                     b, pool[b].group, step, pool[b].node);
     }
     return Status{};
 }
@@ -205,10 +201,10 @@ Status CacheCheck::check_failures() const {
         bool has_failed = record.phase == StepPhase::finished && record.failed;
         if (!has_failed || !may_run(record.number)) continue;
         uint32_t ring = Timeline::ring_index(record.number);
-        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-            QUIRE_TRY(check_failed(books_.journal.pool(g), g, record.number));
-            const BlockPool *host = books_.journal.host_pool(g);
-            if (host != nullptr) QUIRE_TRY(check_failed(*host, g, record.number));
+        for (uint32_t p = 0; p < books_.journal.pool_count(); ++p) {
+            QUIRE_TRY(check_failed(books_.journal.pool(p), record.number));
+            const BlockPool *host = books_.journal.host_pool(p);
+            if (host != nullptr) QUIRE_TRY(check_failed(*host, record.number));
         }
         QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
             const Sequence &s = books_.sequences[i];

@@ -17,11 +17,13 @@ void read_info(const CacheParts &parts, quire_cache_info *out) {
         out->host_bytes += books.shards[i].host_bytes();
     }
     uint64_t tokens = UINT64_MAX, sequences = UINT64_MAX;
+    uint64_t blocks_of_span = 0, blocks_of_sequence = 0;  // in all groups
     for (uint32_t g = 0; g < books.geometry.group_count; ++g) {
         const GroupGeometry &group = books.geometry.groups[g];
         uint64_t usable = group.blocks - 1;
         if (group.cross) continue;
         bool counts = group.full || !books.geometry.any_full;
+        blocks_of_span += counts ? books.geometry.span.tokens() / group.size.tokens() : 0;
         if (counts && usable * group.size.tokens() < tokens) tokens = usable * group.size.tokens();
         uint32_t longest = books.geometry.max_sequence_tokens;
         uint64_t in_window =
@@ -29,8 +31,14 @@ void read_info(const CacheParts &parts, quire_cache_info *out) {
         if (group.windowed && longest > in_window) {
             longest = static_cast<uint32_t>(in_window);  // dead slots at the gap, a partial tail
         }
-        uint64_t fit = usable / ceil_div(longest, group.size.tokens());
-        if (fit < sequences) sequences = fit;
+        const uint64_t blocks = ceil_div(longest, group.size.tokens());
+        blocks_of_sequence += blocks;
+        if (usable / blocks < sequences) sequences = usable / blocks;
+    }
+    if (books.geometry.one_pool && blocks_of_span != 0) {
+        const uint64_t usable = books.geometry.groups[0].blocks - 1;
+        tokens = usable / blocks_of_span * books.geometry.span.tokens();
+        sequences = usable / blocks_of_sequence;
     }
     out->pool_tokens = tokens;
     out->max_sequences = sequences;
@@ -104,21 +112,21 @@ void read_stats(const CacheParts &parts, quire_cache_stats *out) {
     out->leases = books.leases;
     out->blocks_leased = books.journal.leased();
     out->nodes = books.journal.tree().node_count();
-    for (uint32_t g = 0; g < books.geometry.group_count; ++g) {
-        const BlockPool &pool = books.journal.pool(g);
+    for (uint32_t p = 0; p < books.journal.pool_count(); ++p) {
+        const BlockPool &pool = books.journal.pool(p);
         out->blocks_total += pool.block_count() - 1;
         out->blocks_free += pool.free_count() + pool.parked_count();
         out->blocks_cached += pool.cached_count();
         out->blocks_held += pool.held_count();
-        const BlockPool *host = books.journal.host_pool(g);
+        const BlockPool *host = books.journal.host_pool(p);
         if (host != nullptr) {
             out->host_blocks_used += host->held_count();
             out->host_blocks_cached += host->cached_count();
         }
         if (!follower.active()) continue;
-        out->blocks_held += follower.held()[g];
-        out->blocks_free -= follower.held()[g];
-        out->host_blocks_used += follower.host_held()[g];
+        out->blocks_held += follower.held()[p];
+        out->blocks_free -= follower.held()[p];
+        out->host_blocks_used += follower.host_held()[p];
     }
     out->kv_cache_usage_perc =
         static_cast<double>(out->blocks_held) / static_cast<double>(out->blocks_total);

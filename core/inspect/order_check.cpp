@@ -48,8 +48,8 @@ bool CacheCheck::collide(const Seen &a, const Seen &b) const {
 // Checks that no two writers of a slot are unordered, and that no reader is unordered with a write
 // of another queue's step. Sorted by block, so only entries of one block are compared.
 Status CacheCheck::check_collisions(Array<Seen> *all) const {
-    auto order_of = [](const Seen &s) {
-        return (uint64_t{s.is_host} << 63) | uint64_t{s.group} << 32 | s.block;
+    auto order_of = [&](const Seen &s) {
+        return (uint64_t{s.is_host} << 63) | uint64_t{pool_of(s.group)} << 32 | s.block;
     };
     std::sort(all->begin(), all->end(), [&](const Seen &a, const Seen &b) {
         if (order_of(a) != order_of(b)) return order_of(a) < order_of(b);

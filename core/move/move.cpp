@@ -51,6 +51,12 @@ Status Move::check_movable(const quire_migrate_desc &desc) const {
     if (!books_.has_memory && desc.shard_count != 0) {
         return fail(QUIRE_E_ARG, "the cache has no memory: shard_count must be 0");
     }
+    if (books_.geometry.one_pool && desc.pool_bytes != 0) {
+        return fail(QUIRE_E_ARG,
+                    "pool_bytes is {}: the blocks of QUIRE_CACHE_ONE_POOL have no size of their "
+                    "own, so give blocks",
+                    desc.pool_bytes);
+    }
     if (!books_.has_memory && (desc.host_bytes != 0 || desc.pool_fraction != 0)) {
         return fail(QUIRE_E_ARG,
                     "host_bytes and pool_fraction need a device: give counts of blocks");

@@ -34,7 +34,7 @@ void Relocation::plan_drop(const Journal &journal, uint32_t group, uint32_t name
     auto leave = [&](uint32_t g, uint32_t block) {
         if (id_of(g, block) == kNone || journal.named(g, block).state != BlockState::cached) return;
         id_of(g, block) = kNone;
-        --(is_on_host(block) ? left->host : left->device)[g];
+        --(is_on_host(block) ? left->host : left->device)[pool_of(g)];
         ++blocks_dropped;
     };
     drops.push(BlockDrop{group, named});
@@ -47,24 +47,26 @@ void Relocation::plan_drop(const Journal &journal, uint32_t group, uint32_t name
 
 // Drops what was released longest ago, until the rest fits. The null block takes room too.
 void Relocation::plan_drops(const Journal &journal, const Geometry &target, Left *left) {
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        const BlockPool &pool = journal.pool(g);
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        const BlockPool &pool = journal.pool(p);
         uint32_t block = pool.oldest_cached(kNoBarrier);
-        for (; left->device[g] > target.groups[g].blocks - 1; block = pool.next_in_list(block)) {
-            if (ids[g][block] != kNone) plan_drop(journal, g, block, left);
+        for (; left->device[p] > target.groups[p].blocks - 1; block = pool.next_in_list(block)) {
+            if (ids[p][block] != kNone) plan_drop(journal, pool[block].group, block, left);
         }
-        const BlockPool *host = journal.host_pool(g);
+        const BlockPool *host = journal.host_pool(p);
         if (host == nullptr) continue;
-        uint32_t usable = target.groups[g].host_blocks != 0 ? target.groups[g].host_blocks - 1 : 0;
+        uint32_t usable = target.groups[p].host_blocks != 0 ? target.groups[p].host_blocks - 1 : 0;
         block = host->oldest_cached(kNoBarrier);
-        for (; left->host[g] > usable; block = host->next_in_list(block)) {
-            if (host_ids[g][block] != kNone) plan_drop(journal, g, block | kOnHost, left);
+        for (; left->host[p] > usable; block = host->next_in_list(block)) {
+            if (host_ids[p][block] != kNone)
+                plan_drop(journal, (*host)[block].group, block | kOnHost, left);
         }
     }
 }
 
 Status Relocation::assign(const Journal &journal, const Geometry &target) {
     group_count_ = target.group_count;
+    pool_count_ = target.pool_count();
     for (uint32_t g = 0; g < group_count_; ++g) full_[g] = target.groups[g].full;
     blocks_short = 0;
     auto lacks = [&](uint32_t held, uint32_t blocks) {
@@ -72,55 +74,55 @@ Status Relocation::assign(const Journal &journal, const Geometry &target) {
         if (held > usable && held - usable > blocks_short) blocks_short = held - usable;
     };
     uint64_t cached = 0;
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        lacks(journal.pool(g).held_count(), target.groups[g].blocks);
-        if (journal.host_pool(g) != nullptr)
-            lacks(journal.host_pool(g)->held_count(), target.groups[g].host_blocks);
-        cached += journal.pool(g).cached_count();
-        if (journal.host_pool(g) != nullptr) cached += journal.host_pool(g)->cached_count();
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        lacks(journal.pool(p).held_count(), target.groups[p].blocks);
+        if (journal.host_pool(p) != nullptr)
+            lacks(journal.host_pool(p)->held_count(), target.groups[p].host_blocks);
+        cached += journal.pool(p).cached_count();
+        if (journal.host_pool(p) != nullptr) cached += journal.host_pool(p)->cached_count();
     }
     if (blocks_short != 0) return Status{};
     if (!drops.create(cached)) return no_host_memory();
     drops.shrink(0);
     Left left;
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        const BlockPool &pool = journal.pool(g), *host = journal.host_pool(g);
-        left.device[g] = pool.held_count() + pool.cached_count();
-        if (!number_as_they_are(pool, &ids[g])) return no_host_memory();
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        const BlockPool &pool = journal.pool(p), *host = journal.host_pool(p);
+        left.device[p] = pool.held_count() + pool.cached_count();
+        if (!number_as_they_are(pool, &ids[p])) return no_host_memory();
         if (host == nullptr) continue;
-        left.host[g] = host->held_count() + host->cached_count();
-        if (!number_as_they_are(*host, &host_ids[g])) return no_host_memory();
+        left.host[p] = host->held_count() + host->cached_count();
+        if (!number_as_they_are(*host, &host_ids[p])) return no_host_memory();
     }
     plan_drops(journal, target, &left);
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        renumber(target.groups[g].blocks, &ids[g]);
-        renumber(target.groups[g].host_blocks, &host_ids[g]);
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        renumber(target.groups[p].blocks, &ids[p]);
+        renumber(target.groups[p].host_blocks, &host_ids[p]);
     }
     return Status{};
 }
 
 Status Relocation::make_pools(const Journal &journal, const Geometry &target) {
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        pools[g] = journal.make_pool(target.groups[g].blocks);
-        if (pools[g] == nullptr) return no_host_memory();
-        if (target.groups[g].host_blocks == 0) continue;
-        host_pools[g] = journal.make_host_pool(target.groups[g].host_blocks);
-        if (host_pools[g] == nullptr) return no_host_memory();
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        pools[p] = journal.make_pool(target.groups[p].blocks);
+        if (pools[p] == nullptr) return no_host_memory();
+        if (target.groups[p].host_blocks == 0) continue;
+        host_pools[p] = journal.make_host_pool(target.groups[p].host_blocks);
+        if (host_pools[p] == nullptr) return no_host_memory();
     }
     return Status{};
 }
 
 void Relocation::apply(Journal *journal) {
     for (const BlockDrop &drop : drops) journal->drop_cached(drop.group, drop.block);
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        journal->replace_pool(g, &pools[g], ids[g].data());
-        journal->replace_host_pool(g, &host_pools[g], host_ids[g].data());
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        journal->replace_pool(p, &pools[p], ids[p].data());
+        journal->replace_host_pool(p, &host_pools[p], host_ids[p].data());
     }
 }
 
 void Relocation::renumber_tables(Journal *journal, uint32_t sequence, bool swapped) const {
     for (uint32_t g = 0; g < group_count_; ++g) {
-        journal->renumber_table(sequence, g, (swapped ? host_ids : ids)[g].data());
+        journal->renumber_table(sequence, g, (swapped ? host_ids : ids)[pool_of(g)].data());
     }
 }
 

@@ -48,17 +48,17 @@ class Relocation {
     // swapped: the sequence's tables name blocks of the host tier.
     void renumber_tables(Journal *journal, uint32_t sequence, bool swapped) const;
 
-    // [group][old block] its new number; kNone: dropped, or neither held nor cached.
+    // [pool][old block] its new number; kNone: dropped, or neither held nor cached.
     Array<uint32_t> ids[kMaxGroups];
     Array<uint32_t> host_ids[kMaxGroups];
     Array<BlockDrop> drops;     // in the order in which they are dropped
-    uint32_t blocks_short = 0;  // missing for live blocks, in the shortest group or tier
+    uint32_t blocks_short = 0;  // missing for live blocks, in the shortest pool or tier
     uint64_t blocks_dropped = 0;
     BlockPool *pools[kMaxGroups] = {};
     BlockPool *host_pools[kMaxGroups] = {};
 
  private:
-    // Blocks that stay, by group.
+    // Blocks that stay, by pool.
     struct Left {
         uint32_t device[kMaxGroups] = {};
         uint32_t host[kMaxGroups] = {};
@@ -66,11 +66,13 @@ class Relocation {
     void plan_drop(const Journal &journal, uint32_t group, uint32_t named, Left *left);
     void plan_drops(const Journal &journal, const Geometry &target, Left *left);
     uint32_t &id_of(uint32_t group, uint32_t named) {
-        return (is_on_host(named) ? host_ids : ids)[group][number_of(named)];
+        return (is_on_host(named) ? host_ids : ids)[pool_of(group)][number_of(named)];
     }
+    uint32_t pool_of(uint32_t group) const { return pool_count_ == 1 ? 0 : group; }
 
     const HostAllocator *host_;
     uint32_t group_count_ = 0;
+    uint32_t pool_count_ = 0;
     bool full_[kMaxGroups] = {};
 };
 

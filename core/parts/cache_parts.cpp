@@ -45,6 +45,27 @@ Status check_host_prefixes(const quire_cache_desc &desc) {
     return Status{};
 }
 
+// Evicted blocks of a pool of several groups would need a host tier that knows all of them.
+Status check_one_pool(const quire_cache_desc &desc) {
+    if (desc.shard_count != 0) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "flags: QUIRE_CACHE_ONE_POOL is for caches without memory: groups with memory "
+                    "have blocks of different sizes");
+    }
+    if (desc.pool_bytes != 0) {
+        return fail(QUIRE_E_ARG,
+                    "pool_bytes is {}: the blocks of QUIRE_CACHE_ONE_POOL have no size of their "
+                    "own, so give blocks",
+                    desc.pool_bytes);
+    }
+    if ((desc.flags & QUIRE_CACHE_HOST_PREFIXES) != 0) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "flags: QUIRE_CACHE_ONE_POOL is not built together with "
+                    "QUIRE_CACHE_HOST_PREFIXES");
+    }
+    return Status{};
+}
+
 Status check_desc(const quire_cache_desc &desc) {
     constexpr uint32_t both = QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER;
     if ((desc.flags & both) == both) {
@@ -75,6 +96,7 @@ Status check_desc(const quire_cache_desc &desc) {
         return fail(QUIRE_E_UNSUPPORTED, "victim {} is not known", desc.victim);
     }
     if ((desc.flags & QUIRE_CACHE_HOST_PREFIXES) != 0) QUIRE_TRY(check_host_prefixes(desc));
+    if ((desc.flags & QUIRE_CACHE_ONE_POOL) != 0) QUIRE_TRY(check_one_pool(desc));
     if (desc.shard_count == 0 && (desc.host_bytes != 0 || desc.pool_fraction != 0)) {
         return fail(QUIRE_E_ARG,
                     "host_bytes and pool_fraction need a device: give counts of blocks");

@@ -8,11 +8,12 @@ Status Follower::create(uint64_t geometry_digest, const Geometry &geometry,
                         uint32_t max_sequences) {
     geometry_ = geometry_digest;
     group_count_ = geometry.group_count;
+    pool_count_ = geometry.pool_count();
     if (!sequences_.create(max_sequences)) return no_host_memory();
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        const GroupGeometry &group = geometry.groups[g];
-        if (!refs_[g].create(group.blocks)) return no_host_memory();
-        if (!host_refs_[g].create(group.host_blocks)) return no_host_memory();
+    for (uint32_t p = 0; p < pool_count_; ++p) {
+        const GroupGeometry &group = geometry.groups[p];
+        if (!refs_[p].create(group.blocks)) return no_host_memory();
+        if (!host_refs_[p].create(group.host_blocks)) return no_host_memory();
     }
     active_ = true;
     return Status{};
@@ -40,13 +41,15 @@ Status Follower::check_header(const LogHeader &header) const {
 }
 
 void Follower::add(bool swapped, uint32_t group, uint32_t id) {
-    Array<uint32_t> &refs = swapped ? host_refs_[group] : refs_[group];
-    if (refs[id]++ == 0) ++(swapped ? host_held_ : held_)[group];
+    const uint32_t pool = pool_of(group);
+    Array<uint32_t> &refs = swapped ? host_refs_[pool] : refs_[pool];
+    if (refs[id]++ == 0) ++(swapped ? host_held_ : held_)[pool];
 }
 
 void Follower::remove(bool swapped, uint32_t group, uint32_t id) {
-    Array<uint32_t> &refs = swapped ? host_refs_[group] : refs_[group];
-    if (--refs[id] == 0) --(swapped ? host_held_ : held_)[group];
+    const uint32_t pool = pool_of(group);
+    Array<uint32_t> &refs = swapped ? host_refs_[pool] : refs_[pool];
+    if (--refs[id] == 0) --(swapped ? host_held_ : held_)[pool];
 }
 
 void Follower::count(const SequenceChange &change) {

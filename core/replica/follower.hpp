@@ -50,7 +50,7 @@ class Follower {
     uint64_t digest() const;
     void applied(const LogHeader &header);
 
-    // [group][block] how many table entries name it.
+    // [pool][block] how many table entries name it; groups that share a pool count in the first.
     const Array<uint32_t> *refs() const { return refs_; }
     const Array<uint32_t> *host_refs() const { return host_refs_; }
     const uint32_t *held() const { return held_; }
@@ -62,9 +62,11 @@ class Follower {
 
     void add(bool swapped, uint32_t group, uint32_t id);
     void remove(bool swapped, uint32_t group, uint32_t id);
+    uint32_t pool_of(uint32_t group) const { return pool_count_ == 1 ? 0 : group; }
 
     bool active_ = false;
     uint32_t group_count_ = 0;
+    uint32_t pool_count_ = 0;
     uint64_t geometry_ = 0;
     uint64_t leader_ = 0;
     uint64_t number_ = 0;  // of the last log

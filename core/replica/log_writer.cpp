@@ -91,10 +91,10 @@ void LogWriter::write(StepRecord *record) {
             &books_.journal.table(index, 0), &log, &header);
     }
     uint32_t held[kMaxGroups] = {}, host_held[kMaxGroups] = {};
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        held[g] = books_.journal.pool(g).held_count();
-        if (books_.journal.host_pool(g) != nullptr)
-            host_held[g] = books_.journal.host_pool(g)->held_count();
+    for (uint32_t p = 0; p < books_.journal.pool_count(); ++p) {
+        held[p] = books_.journal.pool(p).held_count();
+        if (books_.journal.host_pool(p) != nullptr)
+            host_held[p] = books_.journal.host_pool(p)->held_count();
     }
     leader_.close(held, host_held, record->number, &header);
     books_.touched.clear();

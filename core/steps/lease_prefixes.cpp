@@ -73,9 +73,15 @@ LeasePrefixes::Need LeasePrefixes::measure(const Lookup &found, uint32_t hits, u
 // result: what is missing.
 void LeasePrefixes::check_room(const Lookup &found, uint32_t hits, const StepRecord &record,
                                quire_lease_result *result, uint64_t *promoted) const {
+    Need all[kMaxGroups] = {};  // by pool
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        Need need = measure(found, hits, g, record.barrier);
-        uint32_t available = books_.journal.pool(g).available(record.barrier) - need.from_cached;
+        const Need need = measure(found, hits, g, record.barrier);
+        all[books_.geometry.pool_of(g)].promoted += need.promoted;
+        all[books_.geometry.pool_of(g)].from_cached += need.from_cached;
+    }
+    for (uint32_t p = 0; p < books_.journal.pool_count(); ++p) {
+        const Need &need = all[p];
+        uint32_t available = books_.journal.pool(p).available(record.barrier) - need.from_cached;
         *promoted += need.promoted;
         if (need.promoted <= available || need.promoted - available <= result->blocks_short)
             continue;

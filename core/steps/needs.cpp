@@ -118,11 +118,18 @@ Short Needs::quota_shortage(const Plan &plan) const {
 Short Needs::shortage(const Plan &plan) const {
     uint64_t barrier = books_.records.open().barrier;
     Short out;
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        const BlockPool &pool = books_.journal.pool(g);
-        uint32_t need = plan.fresh[g] + (plan.copy_tail[g] ? 1 : 0);
+    const uint32_t pools = books_.journal.pool_count();
+    const uint32_t each = pools != 1 ? 1 : books_.geometry.group_count;  // groups of a pool
+    for (uint32_t p = 0; p < pools; ++p) {
+        const BlockPool &pool = books_.journal.pool(p);
+        uint32_t need = 0, freed = 0, from_cached = 0;
+        for (uint32_t g = p; g < p + each; ++g) {
+            need += plan.fresh[g] + (plan.copy_tail[g] ? 1 : 0);
+            freed += plan.freed[g];
+            from_cached += plan.from_cached[g];
+        }
         if (need == 0 && !plan.admission) continue;
-        uint32_t available = pool.available(barrier) + plan.freed[g] - plan.from_cached[g];
+        uint32_t available = pool.available(barrier) + freed - from_cached;
         uint32_t reason = QUIRE_WAIT_POOL;
         if (need <= available && plan.admission && pool.held_count() != 0) {
             // Newcomers must leave what running sequences will need soon.

@@ -19,7 +19,7 @@ class Needs {
     void measure(Plan *plan);
     // What is missing of the namespace's quota.
     Short quota_shortage(const Plan &plan) const;
-    // What is missing in the shortest group, or else of the quota.
+    // What is missing in the shortest pool, or else of the quota.
     Short shortage(const Plan &plan) const;
     uint32_t watermark() const { return watermark_; }
 

@@ -62,12 +62,16 @@ uint32_t Preemption::next_victim() {
 }
 
 bool Preemption::host_has_room(uint32_t sequence) const {
+    uint64_t needed[kMaxGroups] = {};
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         const BlockTable &t = books_.journal.table(sequence, g);
-        const BlockPool *host = books_.journal.host_pool(g);
+        needed[books_.geometry.pool_of(g)] +=
+            books_.geometry.groups[g].held_entries(t.length, t.null_front);
+    }
+    for (uint32_t p = 0; p < books_.journal.pool_count(); ++p) {
+        const BlockPool *host = books_.journal.host_pool(p);
         uint32_t available = host != nullptr ? host->available(books_.records.open().barrier) : 0;
-        if (books_.geometry.groups[g].held_entries(t.length, t.null_front) > available)
-            return false;
+        if (needed[p] > available) return false;
     }
     return true;
 }
@@ -186,8 +190,8 @@ Status Preemption::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
 
 uint32_t Preemption::usable_blocks() const {
     uint32_t count = 0;
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        count += books_.journal.pool(g).available(books_.records.open().barrier);
+    for (uint32_t p = 0; p < books_.journal.pool_count(); ++p) {
+        count += books_.journal.pool(p).available(books_.records.open().barrier);
     }
     return count;
 }

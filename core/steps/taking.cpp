@@ -109,17 +109,25 @@ uint32_t Taking::take_found(const Plan &plan, Change *change, uint32_t group, ui
     return block;
 }
 
-void Taking::take_hits(const Plan &plan, Change *change, uint32_t group) {
-    Sequence &s = books_.sequences[plan.sequence];
+// Holds what was found on the device. It comes first, in all groups: room for the rest may be made
+// by evicting.
+void Taking::hold_found(const Plan &plan, Change *change, uint32_t group) {
     const GroupGeometry &geometry = books_.geometry.groups[group];
-    uint32_t first = geometry.first_visible_block(plan.position);
+    uint32_t first =
+        plan.swapped ? plan.null_front[group] : geometry.first_visible_block(plan.position);
     if (geometry.cross) return;  // a prefix says nothing about another input
-    // What is on the device comes first: room for the rest may be made by evicting.
     for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
         if (geometry.is_null(i, first)) continue;
         uint32_t named = books_.journal.tree().blocks(plan.found.nodes[i])[group];
         if (named != kNullBlock && !is_on_host(named)) take_hit(change, group, named, i);
     }
+}
+
+void Taking::take_hits(const Plan &plan, Change *change, uint32_t group) {
+    Sequence &s = books_.sequences[plan.sequence];
+    const GroupGeometry &geometry = books_.geometry.groups[group];
+    uint32_t first = geometry.first_visible_block(plan.position);
+    if (geometry.cross) return;
     for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
         uint32_t block =
             geometry.is_null(i, first) ? kNullBlock : take_found(plan, change, group, i);
@@ -140,17 +148,12 @@ uint32_t Taking::bring_in(uint32_t sequence, Change *change, uint32_t group, uin
     return block;
 }
 
-// Takes what was found of a prefix of which a load has the rest. What is on the device comes first,
-// and what only the tree has next: room for the others may be made by evicting.
+// Takes what only the tree has of a prefix of which a load has the rest: room for the others may be
+// made by evicting.
 void Taking::take_beside_load(const Plan &plan, Change *change, uint32_t group) {
     const GroupGeometry &geometry = books_.geometry.groups[group];
     const PrefixTree &tree = books_.journal.tree();
     uint32_t first = geometry.first_visible_block(plan.position);
-    for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
-        uint32_t named = tree.blocks(plan.found.nodes[i])[group];
-        if (geometry.is_null(i, first) || named == kNullBlock || is_on_host(named)) continue;
-        take_hit(change, group, named, i);
-    }
     for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
         uint32_t named = tree.blocks(plan.found.nodes[i])[group];
         bool has_own = plan.load->block(group, i) != kNullBlock;
@@ -188,7 +191,7 @@ void Taking::let_load_go(const Plan &plan, Change *change, uint32_t group) {
     }
 }
 
-// Brings a swapped table back: shares the blocks that are still cached, and copies the others in.
+// Brings a swapped table back: shares the blocks that were found, and copies the others in.
 void Taking::swap_in(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = books_.sequences[plan.sequence];
     const GroupGeometry &geometry = books_.geometry.groups[group];
@@ -199,9 +202,7 @@ void Taking::swap_in(const Plan &plan, Change *change, uint32_t group) {
         uint32_t block = i < plan.hit_blocks
                              ? books_.journal.tree().blocks(plan.found.nodes[i])[group]
                              : kNullBlock;
-        if (block != kNullBlock && !is_on_host(block)) {
-            take_hit(change, group, block, i);
-        } else {
+        if (block == kNullBlock || is_on_host(block)) {
             block = bring_in(plan.sequence, change, group, i, host_block);
             // They also depend on the steps that the host blocks depend on.
             uint32_t position = geometry.cross ? 0 : geometry.size.first_token(i);
@@ -240,17 +241,19 @@ void Taking::take_all(Plan *plan, Change *change) {
     uint32_t sequence = plan->sequence;
     Sequence &s = books_.sequences[sequence];
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        bool grows = plan->length[g] != books_.journal.table(sequence, g).length;
+        bool passes = plan->passed[g] != 0;
+        if (grows || passes || plan->copy_tail[g] || plan->admission)
+            books_.journal.note_shape(s, sequence, g);
+        if (passes) give_back_passed(*plan, g);
+        if (plan->admission) hold_found(*plan, change, g);
+    }
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         BlockTable &t = books_.journal.table(sequence, g);
         const BlockSize size = books_.geometry.groups[g].size;
         uint32_t index = size.block_of(plan->position);
         bool inside_block =
             size.first_token(index) != plan->position && !books_.geometry.groups[g].cross;
-        bool grows = plan->length[g] != t.length;
-        bool passes = plan->passed[g] != 0;
-        if (grows || passes || plan->copy_tail[g] || plan->admission) {
-            books_.journal.note_shape(s, sequence, g);
-        }
-        if (passes) give_back_passed(*plan, g);
         if (plan->swapped) {
             swap_in(*plan, change, g);
         } else if (plan->loaded_blocks != 0) {

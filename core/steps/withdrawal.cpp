@@ -20,8 +20,8 @@ namespace quire {
 // Calls body(block) for each block that a node names, on the device and in the host tier.
 template <typename Body>
 void Withdrawal::each_published(Body body) {
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        for (BlockPool *pool : {&books_.journal.pool(g), books_.journal.host_pool(g)}) {
+    for (uint32_t p = 0; p < books_.journal.pool_count(); ++p) {
+        for (BlockPool *pool : {&books_.journal.pool(p), books_.journal.host_pool(p)}) {
             for (uint32_t b = 1; pool != nullptr && b < pool->block_count(); ++b) {
                 if ((*pool)[b].node != kNone) body((*pool)[b]);
             }
@@ -41,22 +41,35 @@ void Withdrawal::forget_all() {
     }
 }
 
+// The node of the block in which the sequence goes on, if only this sequence holds the block; kNone
+// if it may write there, or begins another one.
+uint32_t Withdrawal::published_tail(uint32_t sequence, uint32_t group) const {
+    const GroupGeometry &geometry = books_.geometry.groups[group];
+    const uint32_t computed = books_.sequences[sequence].state.computed;
+    if (geometry.cross || geometry.size.begins_at(computed)) return kNone;
+    const BlockTable &t = books_.journal.table(sequence, group);
+    const Block &b = books_.journal.pool(group)[t.ids.data[geometry.size.block_of(computed)]];
+    return b.refs == 1 ? b.node : kNone;
+}
+
 void Withdrawal::unpublish_tail(uint32_t sequence) {
     const Sequence &s = books_.sequences[sequence];
     if ((s.state.flags & Sequence::kSwapped) != 0) return;
+    uint32_t held[kMaxGroups] = {}, tails[kMaxGroups] = {};  // by pool
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         const BlockTable &t = books_.journal.table(sequence, g);
+        const uint32_t p = books_.geometry.pool_of(g);
+        held[p] += books_.geometry.groups[g].held_entries(t.length, t.null_front);
+        tails[p] += published_tail(sequence, g) != kNone ? 1 : 0;
+    }
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const uint32_t p = books_.geometry.pool_of(g);
         const BlockPool &pool = books_.journal.pool(g);
-        bool is_alone =
-            pool.held_count() == books_.geometry.groups[g].held_entries(t.length, t.null_front);
-        const BlockSize size = books_.geometry.groups[g].size;
-        if (size.begins_at(s.state.computed)) continue;
-        if (books_.geometry.groups[g].cross || !is_alone || pool.available(kNoBarrier) != 0)
-            continue;
-        const Block &b = pool[t.ids.data[size.block_of(s.state.computed)]];
-        if (b.node == kNone || b.refs != 1) continue;
-        if (books_.geometry.any_full || !books_.journal.tree().has_children(b.node))
-            books_.journal.forget(b.node);
+        if (pool.held_count() != held[p] || pool.available(kNoBarrier) >= tails[p]) continue;
+        const uint32_t node = published_tail(sequence, g);
+        if (node == kNone) continue;
+        if (books_.geometry.any_full || !books_.journal.tree().has_children(node))
+            books_.journal.forget(node);
     }
 }
 

@@ -32,6 +32,7 @@ class Withdrawal {
 
  private:
     bool drop_found(uint32_t sequence, const Lookup &found);
+    uint32_t published_tail(uint32_t sequence, uint32_t group) const;
     bool used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const;
     void drop_unreachable(uint32_t sequence, uint32_t first);
     uint32_t pinned_nodes(uint32_t sequence) const;

@@ -143,7 +143,14 @@ enum {
      * of the host tier, which stays free for such exchanges. What was released longest ago is lost
      * first, and also when a swap needs its room. Needs a host tier and a group with full
      * attention; not for leaders and followers. */
-    QUIRE_CACHE_HOST_PREFIXES = 1 << 9
+    QUIRE_CACHE_HOST_PREFIXES = 1 << 9,
+    /* All groups take their blocks from one pool, as in vLLM's hybrid layout: a block id means one
+     * block, whichever group holds it, and block 0 is the null block of all. `blocks` of the cache
+     * is the size of that pool, and that of each group is 0 or the same; host_blocks is the size of
+     * one host tier. The longest unused block is evicted whichever group it is of. If that group is
+     * of full attention, the blocks of the same tokens in other groups become free at the commit.
+     * Only in a bookkeeping-only cache, and not with QUIRE_CACHE_HOST_PREFIXES. */
+    QUIRE_CACHE_ONE_POOL = 1 << 10
 };
 
 enum { QUIRE_EVICT_LRU = 0 };
@@ -179,14 +186,16 @@ typedef struct quire_cache_desc {
     /* Size of each group's pool: exactly one of blocks, pool_bytes and pool_fraction, unless every
      * group states its own `blocks`. With pool_bytes and pool_fraction all groups get the same
      * number. The null block is included: `blocks` serve blocks - 1. Bytes and fractions are per
-     * shard; the shard with room for the fewest blocks decides for all. */
+     * shard; the shard with room for the fewest blocks decides for all. With QUIRE_CACHE_ONE_POOL
+     * there is one pool, of `blocks`. */
     uint32_t blocks;
     uint64_t pool_bytes;
     uint64_t reserve_bytes;    /* left free when pool_fraction is used */
     float pool_fraction;       /* of the device's free memory */
-    uint32_t watermark_blocks; /* left free by the admission of new sequences, in each group */
+    uint32_t watermark_blocks; /* left free by the admission of new sequences, in each pool */
     /* Host tier for swapping: bytes per shard in a cache with memory (host_blocks is 0), blocks per
-     * group in a bookkeeping-only cache (host_bytes is 0), its null block not included. */
+     * group, or beside the one pool, in a bookkeeping-only cache (host_bytes is 0), its null block
+     * not included. */
     uint64_t host_bytes;
     uint32_t host_blocks;
     uint32_t eviction; /* QUIRE_EVICT_* */
@@ -214,7 +223,8 @@ typedef struct quire_cache_info {
     uint32_t layer_count;
     uint32_t block_tokens;
     uint32_t shard_count;
-    /* Tokens that the smallest pool of full attention holds, or else the smallest pool. */
+    /* Tokens that the smallest pool of full attention holds, or else the smallest pool; one pool of
+     * all groups holds each token once per group of full attention, or else per group. */
     uint64_t pool_tokens;
     uint64_t max_sequences; /* with max_sequence_tokens each, that fit at once */
     uint64_t pool_bytes;    /* over all shards */
@@ -280,8 +290,8 @@ typedef struct quire_cache_stats {
     uint64_t bytes_compared;
     uint64_t sequences;        /* live */
     uint64_t sequences_lost;   /* lost computed tokens through a failed step of other sequences */
-    uint64_t host_blocks_used; /* by swapped sequences, over all groups */
-    uint64_t blocks_total;     /* usable, over all groups: without the null blocks */
+    uint64_t host_blocks_used; /* by swapped sequences, over all pools */
+    uint64_t blocks_total;     /* usable, over all pools: without the null blocks */
     uint64_t blocks_free;      /* free, or free once running work has ended */
     /* Held by no sequence or lease, and can be found; or could, until a block before it, or another
      * group's block of its tokens, was lost: then it counts until it is evicted. */

@@ -77,7 +77,7 @@ typedef struct quire_lease_result {
     uint32_t flags; /* 0, written */
     const quire_chain *next;
     uint32_t blocks;       /* match: found. publish: newly published. take and pin: as asked */
-    uint32_t blocks_short; /* with QUIRE_S_NO_BLOCKS: missing in the shortest group */
+    uint32_t blocks_short; /* with QUIRE_S_NO_BLOCKS: missing in the shortest pool */
     uint32_t reason;       /* with QUIRE_S_NO_BLOCKS: QUIRE_WAIT_POOL or QUIRE_WAIT_QUOTA */
     uint32_t reserved0;
 } quire_lease_result;
@@ -222,9 +222,11 @@ QUIRE_EXPORT quire_status quire_lease_forget(quire_cache *cache, quire_lease lea
 /* Evicts up to `count` cached blocks of a group, whichever namespace has them, the least recently
  * used first, and with each the cached blocks of its place in the other groups. A block that is
  * held, or that unfinished work may touch, stays. The content is lost, even in a cache with
- * QUIRE_CACHE_HOST_PREFIXES.
+ * QUIRE_CACHE_HOST_PREFIXES. With QUIRE_CACHE_ONE_POOL any group stands for the pool, whose blocks
+ * are evicted whichever groups they are of.
  *
- * ids      [count] receives the blocks of the group that are free now
+ * ids      [count] receives the blocks of the group, or of the pool, that are free now; not those
+ *          of the same places in other groups
  * evicted  receives how many
  * Errors   QUIRE_E_BUSY  a step is open.
  * Time     O(evicted), and the cached blocks that unfinished work may touch. */

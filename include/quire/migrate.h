@@ -32,7 +32,8 @@ enum {
 
 enum { QUIRE_TIER_DEVICE = 0, QUIRE_TIER_HOST = 1 };
 
-/* A block that was moved, with its ids before and after. An array element: no struct head. */
+/* A block that was moved, with its ids before and after. Those of a pool that all groups share
+ * (QUIRE_CACHE_ONE_POOL) are told once, as of group 0. An array element: no struct head. */
 typedef struct quire_block_move {
     uint32_t group;
     uint32_t tier; /* QUIRE_TIER_* */
@@ -82,7 +83,7 @@ typedef struct quire_migrate_info {
     uint64_t host_blocks_copied;
     uint64_t host_bytes_copied;
     uint32_t move_count;   /* moved blocks, including those of the host tier */
-    uint32_t blocks_short; /* with QUIRE_S_NO_BLOCKS: missing in the shortest group or tier */
+    uint32_t blocks_short; /* with QUIRE_S_NO_BLOCKS: missing in the shortest pool or tier */
 } quire_migrate_info;
 
 /* Moves the whole cache, or nothing: after any failure it continues to work where it is.

@@ -185,7 +185,7 @@ void World::check_stats() {
     s.struct_size = sizeof s;
     expect(q_->cache_get_stats(cache_, &s, &error_), {QUIRE_OK}, "quire_cache_get_stats");
     uint64_t total = 0;
-    for (const uint32_t blocks : blocks_) total += blocks - 1;
+    for (uint32_t p = 0; p < config.pool_count(); ++p) total += blocks_[p] - 1;
     if (s.blocks_total != total)
         fail("stats-sum", "blocks_total is %llu; the pools have %llu",
              static_cast<unsigned long long>(s.blocks_total),
@@ -216,14 +216,24 @@ void World::check_stats() {
         fail("stats-host", "blocks were demoted in a cache whose evicted blocks are lost");
 }
 
+// Notes that a table of the group names the block; no table of another group may. named: by pool, 0
+// or the number of the group and 1.
+void World::name_block(std::vector<std::vector<uint8_t>> &named, uint32_t group, int32_t block) {
+    uint8_t &by = named[config.pool_of(group)][static_cast<size_t>(block)];
+    const auto own = static_cast<uint8_t>(group + 1);
+    if (by != 0 && by != own && block != 0)
+        fail("pool-twice", "block %d is named in group %u, and in group %u", block, group, by - 1u);
+    by = own;
+}
+
 void World::audit() {
     check_stats();
     check_levels();
-    std::vector<std::vector<uint8_t>> named(blocks_.size());
-    std::vector<std::vector<uint8_t>> host_named(blocks_.size());
-    for (size_t g = 0; g < blocks_.size(); ++g) {
-        named[g].assign(blocks_[g], 0);
-        host_named[g].assign(host_blocks_ + 1, 0);
+    std::vector<std::vector<uint8_t>> named(config.pool_count());
+    std::vector<std::vector<uint8_t>> host_named(config.pool_count());
+    for (size_t p = 0; p < named.size(); ++p) {
+        named[p].assign(blocks_[p], 0);
+        host_named[p].assign(host_blocks_ + 1, 0);
     }
     std::vector<uint64_t> held(namespaces.size(), 0);
     std::vector<uint64_t> live(namespaces.size(), 0);
@@ -233,11 +243,11 @@ void World::audit() {
         for (uint32_t g = 0; g < blocks_.size(); ++g)
             for (const int32_t id : table(*seq, g)) {
                 if (seq->swapped) {
-                    host_named[g][static_cast<size_t>(id)] = 1;
+                    name_block(host_named, g, id);
                     continue;
                 }
                 entries += id != 0;
-                named[g][static_cast<size_t>(id)] = 1;
+                name_block(named, g, id);
             }
         const quire_seq_info got = info(*seq);
         if (!seq->swapped && got.blocks_held != entries)
@@ -251,8 +261,9 @@ void World::audit() {
     }
     audit_leases(named, held);
     uint64_t distinct = 0;
-    for (size_t g = 0; g < blocks_.size(); ++g)
-        distinct += static_cast<uint64_t>(std::count(named[g].begin() + 1, named[g].end(), 1));
+    for (const std::vector<uint8_t> &pool : named)
+        distinct += pool.size() - 1 -
+                    static_cast<uint64_t>(std::count(pool.begin() + 1, pool.end(), uint8_t{0}));
     quire_cache_stats s{};
     s.struct_size = sizeof s;
     expect(q_->cache_get_stats(cache_, &s, &error_), {QUIRE_OK}, "quire_cache_get_stats");

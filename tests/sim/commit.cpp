@@ -370,17 +370,21 @@ void World::check_zeroed(const Step &step) {
     if (!step.rows.empty() || step.preemptions != 0 || !step.leases_changed.empty()) return;
     uint64_t dirty = 0;
     std::vector<uint8_t> named;
-    for (uint32_t g = 0; g < blocks_.size(); ++g) {
-        named.assign(blocks_[g], 0);
-        for (const auto &seq : sequences)
-            if (!seq->swapped)
-                for (const int32_t id : table(*seq, g)) named[static_cast<size_t>(id)] = 1;
+    for (uint32_t pool = 0; pool < config.pool_count(); ++pool) {
+        named.assign(blocks_[pool], 0);
+        for (uint32_t g = 0; g < blocks_.size(); ++g) {
+            if (config.pool_of(g) != pool) continue;
+            for (const auto &seq : sequences)
+                if (!seq->swapped)
+                    for (const int32_t id : table(*seq, g)) named[static_cast<size_t>(id)] = 1;
+        }
         for (const auto &lease : leases)
             for (const auto &[block, count] : lease->held)
-                if (block.first == g) named[static_cast<size_t>(block.second)] = 1;
-        for (uint32_t id = 1; id < blocks_[g]; ++id) {
+                if (config.pool_of(block.first) == pool)
+                    named[static_cast<size_t>(block.second)] = 1;
+        for (uint32_t id = 1; id < blocks_[pool]; ++id) {
             if (named[id]) continue;
-            const Slot *slots = memory_.block(kDevice, g, static_cast<int32_t>(id));
+            const Slot *slots = memory_.block(kDevice, pool, static_cast<int32_t>(id));
             bool zero = true;
             for (uint32_t p = 0; p < config.block_tokens; ++p) zero &= slots[p].content == 0;
             dirty += !zero;

@@ -36,6 +36,7 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     if (Rng(mix(seed, 0x71E2)).percent(50)) set.set(Feature::cache_tier, false);
     if (Rng(mix(seed, 0x1EA5E)).percent(60)) set.set(Feature::leases, false);
     if (Rng(mix(seed, 0xA2152E)).percent(60)) set.set(Feature::any_size, false);
+    if (Rng(mix(seed, 0x1900)).percent(60)) set.set(Feature::one_pool, false);
     // What is abandoned stays in memory until the process ends, 8 MB for each cache.
     if (!Rng(mix(seed, 0xABA0)).percent(kAbandonPercent)) set.set(Feature::abandon, false);
     return set;
@@ -101,6 +102,22 @@ void make_lessor(Config &config) {
     config.features.set(Feature::live, false);
     config.features.set(Feature::flood, false);
     config.max_sequences += 3;
+}
+
+// Makes it a cache without memory whose groups, two or more, take their blocks from one pool. What
+// is promised of a pool that one sequence or tenant has alone is not asked there. Drawn apart.
+void share_pool(Config &config) {
+    const bool apart = config.device != 0 || config.groups.size() < 2 ||
+                       (config.flags & QUIRE_CACHE_HOST_PREFIXES) != 0;
+    if (apart) return config.features.set(Feature::one_pool, false);
+    Rng rng(mix(config.seed, 0x19001));
+    config.flags |= QUIRE_CACHE_ONE_POOL;
+    config.features.set(Feature::live, false);
+    config.features.set(Feature::flood, false);
+    uint32_t blocks = 1;
+    for (const GroupConfig &group : config.groups) blocks += group.blocks - 1;
+    if (rng.percent(50)) blocks = std::max(8u, blocks * 2 / 3);
+    for (GroupConfig &group : config.groups) group.blocks = blocks;
 }
 
 // Gives its blocks any number of tokens, which a cache without memory may have. Drawn apart.
@@ -224,6 +241,7 @@ Config draw_config(uint64_t seed, FeatureSet allowed) {
     if (config.has(Feature::cache_tier)) put_store_below(config, allowed);
     if (config.has(Feature::leases)) make_lessor(config);
     if (config.has(Feature::any_size)) resize_blocks(config);
+    if (config.has(Feature::one_pool)) share_pool(config);
     return config;
 }
 

@@ -50,6 +50,11 @@ struct Config {
     uint32_t kv_heads(const GroupConfig &group) const;
     bool has(Feature feature) const { return features.has(feature); }
     bool cross() const;
+    // All groups take their blocks from one pool.
+    bool one_pool() const { return (flags & QUIRE_CACHE_ONE_POOL) != 0; }
+    // Pools that hold different blocks, and the group's.
+    uint32_t pool_count() const { return one_pool() ? 1 : static_cast<uint32_t>(groups.size()); }
+    uint32_t pool_of(uint32_t group) const { return one_pool() ? 0 : group; }
     // All groups are full or latent, so lengths are exact: nothing falls out of a window.
     bool exact() const;
     // No group drops tokens: what is found has all that is before it.

@@ -138,7 +138,7 @@ void World::hold_tokens() {
 std::vector<World::Owed> World::owed_blocks(uint8_t bit) {
     std::vector<Owed> owed;
     if (zeros_cost() != Zeros::owed) return owed;
-    for (uint32_t g = 0; g < blocks_.size(); ++g)
+    for (uint32_t g = 0; g < config.pool_count(); ++g)
         for (uint32_t at = 1; at < blocks_[g]; ++at) {
             const int32_t id = static_cast<int32_t>(at);
             if (memory_.zeros_owed(kDevice, g, id, bit) == Zeros::owed) owed.push_back({g, id});

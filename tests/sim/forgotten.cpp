@@ -74,7 +74,7 @@ void World::check_forgotten(const Sequence &seq) {
 bool World::nodes_may_be_short() const {
     if (config.sees_all() || (config.flags & QUIRE_CACHE_NO_PREFIX) != 0) return false;
     uint64_t room = 0;
-    for (const uint32_t blocks : blocks_) room += uint64_t{5} * (blocks - 1);
+    for (uint32_t p = 0; p < config.pool_count(); ++p) room += uint64_t{5} * (blocks_[p] - 1);
     return nodes_most_ >= room / 2;  // "nearly full" (README.md, question 14)
 }
 

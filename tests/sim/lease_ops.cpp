@@ -151,12 +151,15 @@ std::vector<int32_t> World::take_blocks(Lease &lease, uint32_t group, uint32_t c
         return {};
     }
     std::set<int32_t> held;
-    for (const auto &seq : sequences)
-        if (!seq->swapped)
-            for (const int32_t id : table(*seq, group)) held.insert(id);
+    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+        if (config.pool_of(g) != config.pool_of(group)) continue;
+        for (const auto &seq : sequences)
+            if (!seq->swapped)
+                for (const int32_t id : table(*seq, g)) held.insert(id);
+    }
     for (const auto &other : leases)
         for (const auto &[block, count_of] : other->held)
-            if (block.first == group) held.insert(block.second);
+            if (config.pool_of(block.first) == config.pool_of(group)) held.insert(block.second);
     for (const int32_t id : ids) {
         if (id <= 0 || static_cast<uint32_t>(id) >= blocks_[group] || !held.insert(id).second)
             fail("lease-take", "lease %u gets block %d of group %u, which is held", lease.id, id,
@@ -410,6 +413,21 @@ bool World::forget_blocks(const Op &op) {
     return true;
 }
 
+// The block was evicted: no one may hold it in the group.
+void World::judge_evicted(uint32_t group, int32_t id) {
+    for (const auto &lease : leases)
+        if (lease->held.count({group, id}) != 0)
+            fail("evict-held", "block %d of group %u is evicted; lease %u holds it", id, group,
+                 lease->id);
+    for (const auto &seq : sequences) {
+        if (seq->swapped) continue;
+        for (const int32_t held : table(*seq, group))
+            if (held == id)
+                fail("evict-held", "block %d of group %u is evicted; sequence %u holds it", id,
+                     group, seq->id);
+    }
+}
+
 bool World::evict(const Op &op) {
     const uint32_t group = op.f[0] % static_cast<uint32_t>(blocks_.size());
     std::vector<int32_t> ids(op.f[1] + 1);
@@ -422,18 +440,9 @@ bool World::evict(const Op &op) {
         unchanged(before, "error-changes");
         return true;
     }
-    for (uint32_t i = 0; i < evicted; ++i) {
-        for (const auto &lease : leases)
-            if (lease->held.count({group, ids[i]}) != 0)
-                fail("evict-held", "block %d of group %u is evicted; lease %u holds it", ids[i],
-                     group, lease->id);
-        for (const auto &seq : sequences)
-            if (!seq->swapped)
-                for (const int32_t id : table(*seq, group))
-                    if (id == ids[i])
-                        fail("evict-held", "block %d of group %u is evicted; sequence %u holds it",
-                             ids[i], group, seq->id);
-    }
+    for (uint32_t i = 0; i < evicted; ++i)
+        for (uint32_t g = 0; g < blocks_.size(); ++g)
+            if (config.pool_of(g) == config.pool_of(group)) judge_evicted(g, ids[i]);
     tally_->evicted_by_call += evicted;
     return true;
 }

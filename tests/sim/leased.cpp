@@ -124,18 +124,21 @@ void World::rename_leased(const std::vector<quire_block_move> &moves) {
     std::map<GroupBlock, int32_t> ids;
     for (const quire_block_move &move : moves)
         if (move.tier == QUIRE_TIER_DEVICE) ids[{move.group, move.src}] = move.dst;
+    const auto of_pool = [&](GroupBlock block) {
+        return GroupBlock{config.pool_of(block.first), block.second};
+    };
     for (const auto &lease : leases) {
         Lease before = *lease;
         lease->held.clear();
         lease->contents.clear();
         for (const auto &[block, count] : before.held) {
-            if (ids.count(block) == 0)
+            if (ids.count(of_pool(block)) == 0)
                 fail("migrate", "no move says where block %d of group %u of lease %u went",
                      block.second, block.first, lease->id);
-            lease->held[{block.first, ids[block]}] = count;
+            lease->held[{block.first, ids[of_pool(block)]}] = count;
         }
         for (const auto &[block, contents] : before.contents)
-            lease->contents[{block.first, ids[block]}] = contents;
+            lease->contents[{block.first, ids[of_pool(block)]}] = contents;
     }
 }
 
@@ -149,7 +152,7 @@ void World::audit_leases(std::vector<std::vector<uint8_t>> &named, std::vector<u
             for (const quire_lease_block &b : blocks_of(*lease, g)) {
                 listed[{g, b.block}] += b.holds;
                 holds += b.holds;
-                named[g][static_cast<size_t>(b.block)] = 1;
+                name_block(named, g, b.block);
             }
         if (listed != lease->held)
             fail("lease-held", "lease %u lists %zu blocks; it holds %zu", lease->id, listed.size(),

@@ -11,12 +11,14 @@ const char *tier_name(Tier tier) { return tier == kDevice ? "block" : "host bloc
 }  // namespace
 
 void Memory::reset(uint32_t block_tokens, const std::vector<uint32_t> &device_blocks,
-                   const std::vector<uint32_t> &host_blocks) {
+                   const std::vector<uint32_t> &host_blocks, bool one_pool) {
     block_tokens_ = block_tokens;
+    one_pool_ = one_pool;
     for (uint32_t tier = 0; tier < 2; ++tier) {
         const std::vector<uint32_t> &counts = tier == kDevice ? device_blocks : host_blocks;
-        pools_[tier].assign(counts.size(), {});
-        for (size_t g = 0; g < counts.size(); ++g) {
+        const size_t pools = one_pool ? 1 : counts.size();
+        pools_[tier].assign(pools, {});
+        for (size_t g = 0; g < pools; ++g) {
             pools_[tier][g].blocks = counts[g];
             pools_[tier][g].slots.assign(static_cast<size_t>(counts[g]) * block_tokens, {});
             pools_[tier][g].must_zero.assign(counts[g], 0);
@@ -25,7 +27,7 @@ void Memory::reset(uint32_t block_tokens, const std::vector<uint32_t> &device_bl
 }
 
 Slot &Memory::at(Tier tier, uint32_t group, int32_t block, uint32_t place) {
-    Pool &pool = pools_[tier][group];
+    Pool &pool = this->pool(tier, group);
     if (block < 0 || static_cast<uint32_t>(block) >= pool.blocks || place >= block_tokens_)
         fail("id-range", "group %u: %s %d place %u lies outside a pool of %u blocks", group,
              tier_name(tier), block, place, pool.blocks);
@@ -33,7 +35,7 @@ Slot &Memory::at(Tier tier, uint32_t group, int32_t block, uint32_t place) {
 }
 
 const Slot *Memory::block(Tier tier, uint32_t group, int32_t block) const {
-    const Pool &pool = pools_[tier][group];
+    const Pool &pool = this->pool(tier, group);
     if (block < 0 || static_cast<uint32_t>(block) >= pool.blocks)
         fail("id-range", "group %u: %s %d lies outside a pool of %u blocks", group, tier_name(tier),
              block, pool.blocks);
@@ -96,7 +98,7 @@ void Memory::spoil_copies(Slot &slot, const Actor &actor) {
 Content Memory::read(uint32_t group, int32_t block, uint32_t place, const Actor &actor) {
     Slot &slot = at(kDevice, group, block, place);
     check_read(slot, kDevice, group, block, place, actor);
-    return slot.content;
+    return has_of(slot, group) ? slot.content : poisoned(slot.content);
 }
 
 void Memory::write(uint32_t group, int32_t block, uint32_t place, Content content, uint8_t depends,
@@ -104,6 +106,7 @@ void Memory::write(uint32_t group, int32_t block, uint32_t place, Content conten
     Slot &slot = at(kDevice, group, block, place);
     check_write(slot, kDevice, group, block, place, actor);
     slot.content = content;
+    slot.group = static_cast<uint8_t>(group);
     slot.depends = depends;
 }
 
@@ -114,6 +117,7 @@ void Memory::copy_place(Tier to, Tier from, uint32_t group, int32_t src, uint32_
     check_read(source, from, group, src, src_place, actor);
     check_write(target, to, group, dst, dst_place, actor);
     target.content = source.content;
+    target.group = source.group;
     // Copies of a step that fails may not have run (README.md, question 2).
     target.depends = source.depends | (distrust_copies_ ? actor.bit : 0);
     target.has_token = true;
@@ -131,6 +135,7 @@ void Memory::copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t
         const bool raced = source.write_clock > actor.clock[source.write_queue];
         noise_ += raced;
         target.content = raced ? poisoned(source.content) : source.content;
+        target.group = source.group;
         target.depends = source.depends | (distrust_copies_ ? actor.bit : 0);
         // What a zeroing leaves that does not happen is copied along.
         const bool along = source.zero_by != 0 && !source.has_token && source.under != 0;
@@ -169,8 +174,9 @@ void Memory::hold_none() {
 }
 
 void Memory::hold_contents(uint32_t group, const std::set<Content> &contents) {
-    for (Slot &slot : pools_[kDevice][group].slots)
-        if (slot.held == Held::no && contents.count(slot.content) != 0) slot.held = Held::maybe;
+    for (Slot &slot : pool(kDevice, group).slots)
+        if (slot.held == Held::no && has_of(slot, group) && contents.count(slot.content) != 0)
+            slot.held = Held::maybe;
 }
 
 Zeros Memory::zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit) {

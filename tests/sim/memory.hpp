@@ -53,6 +53,7 @@ enum class Held : uint8_t { no, maybe, yes };
 
 struct Slot {
     Content content = 0;
+    uint8_t group = 0;         // whose content it is; groups may share a pool
     uint32_t writer = 0;       // step that wrote last, for messages
     uint32_t write_queue = 0;  // queue and clock of the last write
     Clock write_clock = 0;
@@ -89,10 +90,11 @@ struct Pool {
 
 class Memory {
  public:
+    // The numbers are those of each group's pool; one_pool: it is the same for all groups.
     void reset(uint32_t block_tokens, const std::vector<uint32_t> &device_blocks,
-               const std::vector<uint32_t> &host_blocks);
+               const std::vector<uint32_t> &host_blocks, bool one_pool);
 
-    uint32_t blocks(Tier tier, uint32_t group) const { return pools_[tier][group].blocks; }
+    uint32_t blocks(Tier tier, uint32_t group) const { return pool(tier, group).blocks; }
     Slot &at(Tier tier, uint32_t group, int32_t block, uint32_t place);
     const Slot *block(Tier tier, uint32_t group, int32_t block) const;
 
@@ -128,7 +130,7 @@ class Memory {
     uint64_t noise() const { return noise_; }
     void zero_block(uint32_t group, int32_t block, const Actor &actor);
     uint8_t &must_zero(uint32_t group, int32_t block) {
-        return pools_[kDevice][group].must_zero[static_cast<size_t>(block)];
+        return pool(kDevice, group).must_zero[static_cast<size_t>(block)];
     }
 
     // Poisons all content that depends on the failed step `bit`.
@@ -151,11 +153,20 @@ class Memory {
     void check_write(Slot &slot, Tier tier, uint32_t group, int32_t block, uint32_t place,
                      const Actor &actor);
     void poison_slot(Slot &slot, uint8_t bit);
+    // What loads write is of no group.
+    bool has_of(const Slot &slot, uint32_t group) const {
+        return !one_pool_ || slot.group == group;
+    }
+    Pool &pool(Tier tier, uint32_t group) { return pools_[tier][one_pool_ ? 0 : group]; }
+    const Pool &pool(Tier tier, uint32_t group) const {
+        return pools_[tier][one_pool_ ? 0 : group];
+    }
 
     uint32_t block_tokens_ = 1;
     uint64_t accesses_ = 0;
     uint64_t noise_ = 0;
     bool distrust_copies_ = false;
+    bool one_pool_ = false;
     std::vector<Pool> pools_[2];
 };
 

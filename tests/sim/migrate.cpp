@@ -165,7 +165,7 @@ void World::adopt_migration(Migration &m) {
 void World::move_memory(const std::vector<quire_block_move> &moves,
                         const std::vector<uint32_t> &device, const std::vector<uint32_t> &host) {
     Memory next;
-    next.reset(config.block_tokens, device, host);
+    next.reset(config.block_tokens, device, host, config.one_pool());
     std::vector<std::vector<uint8_t>> taken[2];
     for (uint32_t tier = 0; tier < 2; ++tier)
         for (const uint32_t blocks : tier == kDevice ? device : host)
@@ -178,6 +178,7 @@ void World::move_memory(const std::vector<quire_block_move> &moves,
             Slot &to = next.at(tier, move.group, move.dst, place);
             to.content = memory_.at(tier, move.group, move.src, place).content;
             to.writer = memory_.at(tier, move.group, move.src, place).writer;
+            to.group = memory_.at(tier, move.group, move.src, place).group;
         }
         if (tier == kDevice)
             next.must_zero(move.group, move.dst) = memory_.must_zero(move.group, move.src);

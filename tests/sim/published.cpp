@@ -63,11 +63,11 @@ uint64_t World::unfinished_steps() {
     return count;
 }
 
-// The device blocks of each group that the prefix cache has, by the library's dump. Maybe: the dump
+// The device blocks of each pool that the prefix cache has, by the library's dump. Maybe: the dump
 // is not there, or says that the block's node cannot be found.
 std::vector<std::vector<Held>> World::published_blocks() {
     std::vector<std::vector<Held>> held;
-    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+    for (uint32_t g = 0; g < config.pool_count(); ++g) {
         held.emplace_back(blocks_[g], Held::no);
         for (uint32_t id = 1; id < blocks_[g]; ++id)
             if (may_be_published(g, static_cast<int32_t>(id))) held[g][id] = Held::maybe;
@@ -102,7 +102,7 @@ std::vector<std::vector<Held>> World::published_blocks() {
 // only where the step `bit` was to zero a block or to copy over it, and that decides something.
 void World::hold_published(uint8_t bit) {
     std::vector<std::vector<Held>> held;
-    for (uint32_t g = 0; g < blocks_.size(); ++g)
+    for (uint32_t g = 0; g < config.pool_count(); ++g)
         for (uint32_t at = 1; at < blocks_[g]; ++at) {
             const int32_t id = static_cast<int32_t>(at);
             if (memory_.zeros_owed(kDevice, g, id, bit) == Zeros::none) continue;

@@ -469,6 +469,7 @@ class World {
     bool publish(const Op &op);
     bool forget_blocks(const Op &op);
     bool evict(const Op &op);
+    void judge_evicted(uint32_t group, int32_t id);
     // leased.cpp
     void write_leased(const Step &step);
     void read_leased(const Step &step);
@@ -476,6 +477,7 @@ class World {
     std::map<GroupBlock, Zeros> foresee_leases(uint8_t bit);
     void take_failure_of_leases(const std::map<GroupBlock, Zeros> &leaving);
     void rename_leased(const std::vector<quire_block_move> &moves);
+    void name_block(std::vector<std::vector<uint8_t>> &named, uint32_t group, int32_t block);
     void audit_leases(std::vector<std::vector<uint8_t>> &named, std::vector<uint64_t> &held);
     // views.cpp
     bool make_batch(const Op &op);

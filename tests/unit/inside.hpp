@@ -64,23 +64,25 @@ struct Inside {
 
 namespace quire::test {
 
-// A bookkeeping-only cache with one group of full attention and blocks of 4 tokens.
+// A bookkeeping-only cache with groups of full attention and blocks of 4 tokens.
 class Books {
  public:
     static constexpr uint32_t kBlockTokens = 4;
 
-    explicit Books(uint32_t flags = 0, uint32_t blocks = 16, uint32_t host_blocks = 8) {
+    explicit Books(uint32_t flags = 0, uint32_t blocks = 16, uint32_t host_blocks = 8,
+                   uint32_t group_count = 1) {
         error.struct_size = sizeof error;
-        quire_group_desc group{};
-        group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
+        std::vector<quire_group_desc> groups(group_count);
+        for (quire_group_desc &group : groups)
+            group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
         quire_cache_desc desc{};
         desc.flags = flags;
-        desc.group_count = 1;
+        desc.group_count = group_count;
         desc.blocks = blocks + 1;
         desc.block_tokens = kBlockTokens;
         desc.max_sequences = 8;
         desc.host_blocks = host_blocks;
-        Status made = cache.create(desc, &group, nullptr, CacheSeeds{1, 1, 1}, &error);
+        Status made = cache.create(desc, groups.data(), nullptr, CacheSeeds{1, 1, 1}, &error);
         EXPECT_TRUE(made.ok()) << made.text;
     }
 

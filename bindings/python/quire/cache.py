@@ -47,6 +47,7 @@ class CacheFlags(enum.IntFlag):
     EVENTS = 128
     EVENT_TOKENS = 256
     HOST_PREFIXES = 512
+    ONE_POOL = 1024
 
 
 class Victim(enum.IntEnum):

@@ -73,6 +73,8 @@ pub struct CacheOptions<'a> {
     pub event_tokens: bool,
     /// Evicted prefixes live on in the host tier.
     pub host_prefixes: bool,
+    /// All groups take their blocks from one pool; only without memory.
+    pub one_pool: bool,
     /// Preempts the lowest priority first, instead of the newest.
     pub victim_by_priority: bool,
     /// Key of the prefix hash, for tests; `None`: random.
@@ -109,6 +111,7 @@ impl Default for CacheOptions<'_> {
             events: false,
             event_tokens: false,
             host_prefixes: false,
+            one_pool: false,
             victim_by_priority: false,
             hash_seed: None,
             swap_bytes_per_second: 0.0,
@@ -132,6 +135,7 @@ impl CacheOptions<'_> {
             (self.events, sys::QUIRE_CACHE_EVENTS),
             (self.event_tokens, sys::QUIRE_CACHE_EVENT_TOKENS),
             (self.host_prefixes, sys::QUIRE_CACHE_HOST_PREFIXES),
+            (self.one_pool, sys::QUIRE_CACHE_ONE_POOL),
         ])
     }
 }
