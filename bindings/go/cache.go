@@ -57,6 +57,7 @@ type Group struct {
 	Window, SinkTokens                 int
 	Scale, VScale                      Scale
 	Blocks                             int // in its pool; 0: from CacheOptions
+	BlockTokens                        int // of its blocks; 0: the cache's
 }
 
 // Shard is one device's part of a cache; a count of 0 means all that follow.
@@ -129,19 +130,20 @@ func describeGroups(a *arena, n *counts, groups []Group) *C.quire_group_desc {
 			v = group.HeadDim
 		}
 		desc = C.quire_group_desc{
-			struct_size: C.sizeof_quire_group_desc,
-			kind:        C.uint32_t(group.Kind),
-			window:      n.u32(of("Groups", i, "Window"), group.Window),
-			layer_count: n.u32(of("Groups", i, "Layers"), group.Layers),
-			kv_heads:    n.u32(of("Groups", i, "KVHeads"), group.KVHeads),
-			k_head_dim:  n.u32(of("Groups", i, "HeadDim"), group.HeadDim),
-			v_head_dim:  n.u32(of("Groups", i, "VHeadDim"), v),
-			k_dtype:     C.uint32_t(group.DType),
-			v_dtype:     C.uint32_t(group.VDType),
-			blocks:      n.u32(of("Groups", i, "Blocks"), group.Blocks),
-			sink_tokens: n.u32(of("Groups", i, "SinkTokens"), group.SinkTokens),
-			k_scale:     C.uint32_t(group.Scale),
-			v_scale:     C.uint32_t(group.VScale),
+			struct_size:  C.sizeof_quire_group_desc,
+			kind:         C.uint32_t(group.Kind),
+			window:       n.u32(of("Groups", i, "Window"), group.Window),
+			layer_count:  n.u32(of("Groups", i, "Layers"), group.Layers),
+			kv_heads:     n.u32(of("Groups", i, "KVHeads"), group.KVHeads),
+			k_head_dim:   n.u32(of("Groups", i, "HeadDim"), group.HeadDim),
+			v_head_dim:   n.u32(of("Groups", i, "VHeadDim"), v),
+			k_dtype:      C.uint32_t(group.DType),
+			v_dtype:      C.uint32_t(group.VDType),
+			blocks:       n.u32(of("Groups", i, "Blocks"), group.Blocks),
+			sink_tokens:  n.u32(of("Groups", i, "SinkTokens"), group.SinkTokens),
+			k_scale:      C.uint32_t(group.Scale),
+			v_scale:      C.uint32_t(group.VScale),
+			block_tokens: n.u32(of("Groups", i, "BlockTokens"), group.BlockTokens),
 		}
 		unsafe.Slice(array, len(groups))[i] = desc
 	}

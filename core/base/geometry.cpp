@@ -158,6 +158,25 @@ Status compute_strides(GroupGeometry *g, uint32_t block_tokens, uint32_t index) 
     return Status{};
 }
 
+// The tokens of a group's blocks. unit: those of the cache.
+Status choose_size(const quire_group_desc &desc, uint32_t index, uint32_t unit, bool has_memory,
+                   uint32_t *block_tokens) {
+    *block_tokens = desc.block_tokens != 0 ? desc.block_tokens : unit;
+    if (*block_tokens == unit) return Status{};
+    if (has_memory) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "groups[{}].block_tokens is {}: in a cache with memory all groups have the "
+                    "cache's block_tokens",
+                    index, desc.block_tokens);
+    }
+    if (*block_tokens > kMaxBlockTokens || *block_tokens % unit != 0) {
+        return fail(QUIRE_E_ARG,
+                    "groups[{}].block_tokens is {}: must be a multiple of the cache's, up to 4096",
+                    index, desc.block_tokens);
+    }
+    return Status{};
+}
+
 Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_tokens,
                   GroupGeometry *g) {
     QUIRE_TRY(check_group(desc, index));
@@ -183,6 +202,35 @@ Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_t
     QUIRE_TRY(check_side(g->k_dtype, g->k_scale, g->k_head_dim, index));
     QUIRE_TRY(check_side(g->v_dtype, g->v_scale, g->v_head_dim, index));
     return compute_strides(g, block_tokens, index);
+}
+
+// A node of the prefix tree spans the least tokens that are whole blocks of all groups. A prefix
+// says nothing about another input, so groups of cross attention have no part in it.
+Status compute_span(Geometry *out) {
+    uint64_t span = out->block_tokens;
+    bool any = false;
+    for (uint32_t g = 0; g < out->group_count; ++g) {
+        const GroupGeometry &group = out->groups[g];
+        if (group.size.tokens() != out->block_tokens) out->uniform = false;
+        if (group.cross) continue;
+        span = any ? std::lcm(span, uint64_t{group.size.tokens()}) : group.size.tokens();
+        any = true;
+        if (span <= kMaxSpanTokens) continue;
+        return fail(QUIRE_E_LIMIT,
+                    "groups[{}].block_tokens: a prefix ends where blocks of all groups end, which "
+                    "is at every {}th token; at most every 65536th",
+                    g, span);
+    }
+    if (!out->uniform && !out->any_full) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "groups with block_tokens of their own need one with full attention among them");
+    }
+    out->span = BlockSize(static_cast<uint32_t>(span));
+    for (uint32_t g = 0; g < out->group_count; ++g) {
+        GroupGeometry &group = out->groups[g];
+        if (!group.cross) group.per_span = out->span.tokens() / group.size.tokens();
+    }
+    return Status{};
 }
 
 // Bytes of one block of each group.
@@ -336,7 +384,6 @@ Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *group
                                "cache has memory, which kernels read",
                     desc.block_tokens, most);
     }
-    out->span = BlockSize(out->block_tokens);
     if (desc.group_count == 0 || desc.group_count > kMaxGroups) {
         return fail(QUIRE_E_ARG, "group_count is {}: must be 1 to {}", desc.group_count,
                     kMaxGroups);
@@ -350,7 +397,9 @@ Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *group
                     desc.max_sequence_tokens);
     }
     for (uint32_t g = 0; g < desc.group_count; ++g) {
-        QUIRE_TRY(fill_group(groups[g], g, out->block_tokens, &out->groups[g]));
+        uint32_t block_tokens = 0;
+        QUIRE_TRY(choose_size(groups[g], g, out->block_tokens, !any_size, &block_tokens));
+        QUIRE_TRY(fill_group(groups[g], g, block_tokens, &out->groups[g]));
         out->layer_count += out->groups[g].layer_count;
         out->any_full |= out->groups[g].full;
         out->any_window |= out->groups[g].windowed;
@@ -359,7 +408,7 @@ Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *group
             return fail(QUIRE_E_LIMIT, "more than {} layers", kMaxLayers);
         }
     }
-    return Status{};
+    return compute_span(out);
 }
 
 Status compute_part(const Geometry &whole, uint32_t group, uint32_t layer_count, uint32_t kv_heads,

@@ -24,13 +24,14 @@ constexpr uint32_t kMaxLayers = 4096;
 constexpr uint32_t kMaxShards = 64;
 constexpr uint32_t kMaxBlocks = 0x7FFFFFFF;
 constexpr uint32_t kMaxTokens = 0x7FFFFFFF;
-// Of a cache without memory. Kernels, and with them sessions and tiers, know powers of two up to
-// kMaxDeviceBlockTokens.
-constexpr uint32_t kMaxBlockTokens = 4096;
+constexpr uint32_t kMaxBlockTokens = 4096;  // in a cache without memory
+// Kernels, and with them sessions and tiers, know powers of two up to this.
 constexpr uint32_t kMaxDeviceBlockTokens = 256;
+constexpr uint32_t kMaxSpanTokens = 65536;  // of a node of the prefix tree
 
 struct GroupGeometry {
     BlockSize size;         // of its blocks
+    uint32_t per_span = 1;  // blocks of it that a node of the prefix tree names
     uint32_t kind = 0;      // QUIRE_GROUP_*
     bool full = false;      // keeps every token's block: full attention and latent
     bool windowed = false;  // gives up blocks that have left its window or chunk
@@ -99,6 +100,7 @@ struct Geometry {
     bool any_window = false;
     bool any_cross = false;
     bool one_pool = false;  // all groups take their blocks from one pool
+    bool uniform = true;    // all groups have the cache's block_tokens
     GroupGeometry groups[kMaxGroups];
 
     // Pools that hold different blocks, and the one that a group has.

@@ -36,16 +36,17 @@ struct Evict {
     uint64_t generation;  // of the node
     uint32_t owner;
     uint32_t block;
-    uint32_t node;  // that named it
-    uint32_t hint;  // its neighbour on the list
+    uint32_t node;   // that named it
+    uint32_t hint;   // its neighbour on the list
+    uint32_t entry;  // of the node, which named it
     uint16_t frozen_slots;
-    uint8_t group;     // whose content it held: of a shared pool another one may have taken it
-    bool unlinked;     // the node is out of reach since
-    bool displaced;    // undone, but items that stay have changed what the node names
-    bool is_host;      // it is a block of the host tier
-    bool is_lost : 1;  // no Demote follows
-    bool is_loss : 1;  // nor is it kept elsewhere (LossWatch)
-    bool was_demoted;  // Block::is_demoted
+    uint8_t group;         // whose content it held: of a shared pool another one may have taken it
+    bool unlinked : 1;     // the node is out of reach since
+    bool displaced : 1;    // undone, but items that stay have changed what the node names
+    bool is_host : 1;      // it is a block of the host tier
+    bool is_lost : 1;      // no Demote follows
+    bool is_loss : 1;      // nor is it kept elsewhere (LossWatch)
+    bool was_demoted : 1;  // Block::is_demoted
 
     uint32_t named() const { return is_host ? block | kOnHost : block; }
 };
@@ -115,10 +116,11 @@ struct NamedBlock {
     bool is_covered;
 };
 
-// The node got the block in a group where it had none.
+// The node got the block in an entry where it had none.
 struct Adopt {
     NamedBlock before;
     uint32_t node;
+    uint32_t entry;
     uint32_t block;
     uint8_t group;
 };
@@ -127,6 +129,7 @@ struct Adopt {
 struct Replace {
     NamedBlock before;  // of the new one
     uint32_t node;
+    uint32_t entry;
     uint32_t older;  // may be in the host tier: number_of()
     uint32_t block;  // the new one
     uint32_t hint;   // neighbour of the older one on the list

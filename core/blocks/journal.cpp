@@ -117,6 +117,9 @@ uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker, boo
     edit.group = static_cast<uint8_t>(of);
     edit.block = block;
     edit.node = b.node;
+    edit.entry = tree_.first_entry(of);
+    if (tree_.first_entry(of + 1) != edit.entry + 1) [[unlikely]]
+        edit.entry = tree_.entry_of(b.node, of, block);
     edit.generation = tree_.generation(b.node);
     edit.hint = pool.next_in_list(block);
     look_ahead(number_of_pool(group), block);
@@ -129,7 +132,7 @@ uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker, boo
     } else {
         edit.unlinked = full_[of] && tree_.linked(b.node);
         if (edit.unlinked) tree_.unlink(b.node);
-        tree_.change_blocks(b.node)[of] = kNullBlock;
+        tree_.change_blocks(b.node)[edit.entry] = kNullBlock;
         edit.is_lost = true;
         edit.is_loss = would_lose(edit.node, of);
         ++evictions_;
@@ -270,31 +273,17 @@ uint32_t Journal::publish(uint32_t root, const TreeCursor &at, uint64_t hash,
     return node;
 }
 
-uint32_t Journal::attach(uint32_t sequence, uint32_t index, uint32_t node, Content content) {
-    uint32_t foreign = 0;
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        if (cross_[g]) continue;
-        const BlockTable &t = table(sequence, g);
-        uint32_t block = index < t.length ? t.ids.data[index] : kNullBlock;
-        if (block == kNullBlock || tree_.blocks(node)[g] == block) continue;
-        const Block &b = (*pools_[g])[block];
-        if (b.node != kNone) continue;  // a node that is out of reach names it
-        if (!adopt(g, block, node, content)) continue;
-        if (b.owner != sequence && b.owner != kNone) foreign |= uint32_t{1} << g;
-    }
-    return foreign;
-}
-
-bool Journal::adopt(uint32_t group, uint32_t block, uint32_t node, Content content) {
-    uint32_t *named = &tree_.change_blocks(node)[group];
+bool Journal::adopt(uint32_t group, uint32_t block, uint32_t node, uint32_t entry,
+                    const Content &content) {
+    uint32_t *named = &tree_.change_blocks(node)[entry];
     BlockPool &pool = *pools_[group];
     if (*named == kNullBlock) {
-        note(Adopt{named_block(pool[block]), node, block, static_cast<uint8_t>(group)});
+        note(Adopt{named_block(pool[block]), node, entry, block, static_cast<uint8_t>(group)});
     } else if (this->named(group, *named).state == BlockState::cached) {
         // The older one is unreferenced: keep the one that is in use, and have one copy less.
         uint32_t older = *named;
         BlockPool &olders = pool_of(group, older);
-        note(Replace{named_block(pool[block]), node, older, block,
+        note(Replace{named_block(pool[block]), node, entry, older, block,
                      olders.next_in_list(number_of(older)), static_cast<uint8_t>(group)});
         olders.park(number_of(older));
         if (step_ == nullptr) release_named(group, older);
@@ -318,21 +307,24 @@ void Journal::note_losses(uint32_t node, uint32_t begin, uint32_t end) {
     if (watch_ == nullptr) [[likely]]
         return;
     for (uint32_t g = begin; g < end; ++g) {
-        if (tree_.blocks(node)[g] != kNullBlock && watch_->would_lose(node, g)) watch_->note_loss();
+        if (tree_.blocks(node)[tree_.first_entry(g)] != kNullBlock && watch_->would_lose(node, g))
+            watch_->note_loss();
     }
 }
 
 // Takes a node's blocks from it; unreferenced ones become free.
 void Journal::detach(uint32_t node) {
     for (uint32_t g = 0; g < group_count_; ++g) {
-        uint32_t block = tree_.blocks(node)[g];
-        if (block == kNullBlock) continue;
-        tree_.change_blocks(node)[g] = kNullBlock;
-        BlockPool &pool = pool_of(g, block);
-        if (pool[number_of(block)].state == BlockState::cached) {
-            release_named(g, block);
-        } else {
-            pool[number_of(block)].node = kNone;
+        for (uint32_t e = tree_.first_entry(g); e < tree_.first_entry(g + 1); ++e) {
+            uint32_t block = tree_.blocks(node)[e];
+            if (block == kNullBlock) continue;
+            tree_.change_blocks(node)[e] = kNullBlock;
+            BlockPool &pool = pool_of(g, block);
+            if (pool[number_of(block)].state == BlockState::cached) {
+                release_named(g, block);
+            } else {
+                pool[number_of(block)].node = kNone;
+            }
         }
     }
 }

@@ -103,7 +103,7 @@ class Journal {
     // A block that is taken may be evicted to the host tier, where it needs a block too.
     Room take_room() const { return keeps_on_host_ ? Room{3, 1} : Room{1, 0}; }
     Room promote_room() const { return keeps_on_host_ ? take_room() + Room{1, 1} : Room{}; }
-    Room attach_room() const { return Room{group_count_, 0}; }
+    Room attach_room() const { return Room{tree_.entry_count(), 0}; }
     // Room for zeroing `count` blocks that the taker gets, if they may show what another left in
     // them.
     Room zeroes(uint64_t count, const Taker &taker) const {
@@ -220,12 +220,24 @@ class Journal {
     // them.
     void scrub(StepEdits *step);
 
-    // Makes `node` name the sequence's block `index` in each group where it does not name a better
-    // one. Returns, as bits, those of these groups whose block another sequence owns.
-    uint32_t attach(uint32_t sequence, uint32_t index, uint32_t node, Content content);
-    // Makes `node` name the block in a group where it names none, or one that no table names.
-    // False: it names one that is held.
-    bool adopt(uint32_t group, uint32_t block, uint32_t node, Content content);
+    // Makes an entry of `node` name the sequence's block `index` in the group, unless it names a
+    // better one. True if it now names one that another sequence owns.
+    bool attach_block(uint32_t sequence, uint32_t group, uint32_t index, uint32_t node,
+                      uint32_t entry, const Content &content) {
+        const BlockTable &t = table(sequence, group);
+        uint32_t block = index < t.length ? t.ids.data[index] : kNullBlock;
+        if (block == kNullBlock || tree_.blocks(node)[entry] == block) return false;
+        const Block &b = (*pools_[group])[block];
+        if (b.node != kNone) return false;  // a node that is out of reach names it
+        if (!adopt(group, block, node, entry, content)) return false;
+        return b.owner != sequence && b.owner != kNone;
+    }
+    // Makes an entry of `node` name the block if it names none, or one that no table names. False:
+    // it names one that is held.
+    bool adopt(uint32_t group, uint32_t block, uint32_t node, uint32_t entry,
+               const Content &content);
+    // True if a block that the node names depends on the step.
+    bool node_depends(uint32_t node, uint64_t step) const;
     // A new node under `at`; kNone if the tree is full.
     uint32_t publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
                      const Extra &extra);
@@ -360,6 +372,7 @@ class Journal {
     // The number of the group's pool.
     uint32_t number_of_pool(uint32_t group) const { return pool_count_ == 1 ? 0 : group; }
     void share_pool();
+    void renumber_nodes(uint32_t number, uint32_t level, const uint32_t *ids);
     BlockPool &pool_of(const Evict &edit) {
         return edit.is_host ? *host_pools_[edit.group] : *pools_[edit.group];
     }

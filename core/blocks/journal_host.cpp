@@ -6,6 +6,8 @@
 // much as one pool of both sizes. Both lists are ordered by the time of the last release, and what
 // is evicted from the device is older than what stays there: together they are one list, and what
 // is lost is its oldest end.
+//
+// A cache with a host tier for prefixes has one entry of a node per group (CacheParts::create).
 
 #include "core/blocks/journal.hpp"
 
@@ -50,7 +52,8 @@ uint32_t Journal::evict_host(uint32_t group, uint64_t barrier) {
     edit.is_loss = would_lose(b.node, group);
     edit.was_demoted = b.is_demoted;
     if (edit.unlinked) tree_.unlink(b.node);
-    tree_.change_blocks(b.node)[group] = kNullBlock;
+    edit.entry = tree_.first_entry(group);
+    tree_.change_blocks(b.node)[edit.entry] = kNullBlock;
     b.node = kNone;
     b.is_demoted = false;
     note(edit);
@@ -90,18 +93,18 @@ Demote Journal::demote(uint32_t group, uint32_t block, uint32_t to) {
     h.owner = kNone;
     h.frozen_slots = static_cast<uint16_t>(sizes_[group].tokens());
     h.is_demoted = true;
-    tree_.change_blocks(b.node)[group] = to | kOnHost;
+    tree_.change_blocks(b.node)[tree_.first_entry(group)] = to | kOnHost;
     host.cache_held(to, b.stamp);
     ++demotions_;
     return edit;
 }
 
 uint32_t Journal::promote(uint32_t group, uint32_t node, const Taker &taker) {
-    uint32_t older = number_of(tree_.blocks(node)[group]);
+    uint32_t older = number_of(tree_.blocks(node)[tree_.first_entry(group)]);
     uint32_t block = take(group, step_->barrier, taker, true);
     BlockPool &host = *host_pools_[group];
     Block &h = host[older], &b = (*pools_[group])[block];
-    QUIRE_ASSERT(tree_.blocks(node)[group] == (older | kOnHost));
+    QUIRE_ASSERT(tree_.blocks(node)[tree_.first_entry(group)] == (older | kOnHost));
     copy(QUIRE_COPY_SWAP_IN, group, older, block);
     note(Promote{named_block(b), tree_.generation(node), node, older, block,
                  host.next_in_list(older), static_cast<uint8_t>(group), h.is_demoted != 0});
@@ -111,7 +114,7 @@ uint32_t Journal::promote(uint32_t group, uint32_t node, const Taker &taker) {
     b.frozen_slots = static_cast<uint16_t>(sizes_[group].tokens());
     if (b.tenant == kMixedTenant && !b.is_covered && can_cover_)
         (*pools_[group]).cover(block, Cover{b.ready, b.depends});
-    tree_.change_blocks(node)[group] = block;
+    tree_.change_blocks(node)[tree_.first_entry(group)] = block;
     h.node = kNone;
     h.is_demoted = false;
     host.release_read(older, step_->barrier);
@@ -123,7 +126,7 @@ uint32_t Journal::promote(uint32_t group, uint32_t node, const Taker &taker) {
 void Journal::undo_demote(const Demote &edit) {
     BlockPool &host = *host_pools_[edit.group];
     Block &h = host[edit.block];
-    uint32_t *named = &tree_.change_blocks(edit.node)[edit.group];
+    uint32_t *named = &tree_.change_blocks(edit.node)[tree_.first_entry(edit.group)];
     if (tree_.generation(edit.node) == edit.generation && *named == (edit.block | kOnHost)) {
         *named = kNullBlock;
         h.node = kNone;
@@ -141,7 +144,7 @@ void Journal::undo_demote(const Demote &edit) {
 void Journal::undo_promote(const Promote &edit) {
     BlockPool &host = *host_pools_[edit.group];
     Block &b = (*pools_[edit.group])[edit.block], &h = host[edit.older];
-    uint32_t *named = &tree_.change_blocks(edit.node)[edit.group];
+    uint32_t *named = &tree_.change_blocks(edit.node)[tree_.first_entry(edit.group)];
     --promotions_;
     b.ready = edit.before.ready;
     b.depends = edit.before.depends;

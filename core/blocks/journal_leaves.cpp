@@ -13,14 +13,26 @@ uint64_t Journal::node_reserve() const {
     return blocks;
 }
 
+bool Journal::node_depends(uint32_t node, uint64_t step) const {
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        for (uint32_t e = tree_.first_entry(g); e < tree_.first_entry(g + 1); ++e) {
+            uint32_t block = tree_.blocks(node)[e];
+            if (block != kNullBlock && depends_on(named(g, block), step)) return true;
+        }
+    }
+    return false;
+}
+
 bool Journal::is_unused_leaf(uint32_t node) const {
     return !tree_.has_children(node) && is_unused(node);
 }
 
 bool Journal::is_unused(uint32_t node) const {
     for (uint32_t g = 0; g < group_count_; ++g) {
-        uint32_t block = tree_.blocks(node)[g];
-        if (block != kNullBlock && named(g, block).state != BlockState::cached) return false;
+        for (uint32_t e = tree_.first_entry(g); e < tree_.first_entry(g + 1); ++e) {
+            uint32_t block = tree_.blocks(node)[e];
+            if (block != kNullBlock && named(g, block).state != BlockState::cached) return false;
+        }
     }
     return true;
 }
@@ -28,6 +40,8 @@ bool Journal::is_unused(uint32_t node) const {
 // Walks the lists from their oldest blocks. A passing window gives up a chain's first blocks first,
 // so they precede the leaf's block on the list: from a leaf the walk continues upwards, to nodes
 // whose blocks it has already passed. So one walk of each list almost always finds all of them.
+// Without full attention all groups have blocks of one size (compute_span), so a node has one entry
+// per group.
 void Journal::forget_leaves(uint64_t wanted) {
     QUIRE_ASSERT(step_ == nullptr && !any_full_);
     for (bool found = true; found;) {
@@ -40,7 +54,7 @@ void Journal::forget_leaves(uint64_t wanted) {
                 uint32_t group = pool[block].group;
                 uint64_t stamp = pool[block].stamp;
                 while (node != kNone && is_unused_leaf(node)) {
-                    uint32_t named = tree_.blocks(node)[group];
+                    uint32_t named = tree_.blocks(node)[tree_.first_entry(group)];
                     if (named == kNullBlock || pool[named].stamp > stamp) break;
                     note_losses(node, 0, group_count_);
                     node = forget(node);

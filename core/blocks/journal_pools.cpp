@@ -16,7 +16,8 @@ uint32_t Journal::node_capacity(const Geometry &geometry) const {
         const GroupGeometry &group = geometry.groups[g];
         uint64_t blocks = uint64_t{group.blocks} + (keeps_on_host_ ? group.host_blocks : 0);
         if (g < geometry.pool_count()) all_blocks += blocks;
-        if (group.full && blocks < fewest_full) fewest_full = blocks;
+        const uint64_t nodes = ceil_div(blocks, group.per_span);
+        if (group.full && nodes < fewest_full) fewest_full = nodes;
     }
     uint64_t nodes = geometry.any_full ? 2 * fewest_full : 5 * all_blocks;
     return static_cast<uint32_t>(nodes < kNone ? nodes : kNone - 1);
@@ -29,7 +30,7 @@ void Journal::drop_cached(uint32_t group, uint32_t named) {
         forget(node);
         return;
     }
-    tree_.change_blocks(node)[group] = kNullBlock;
+    tree_.change_blocks(node)[tree_.entry_of(node, group, named)] = kNullBlock;
     release_named(group, named);
     if (!any_full_) tree_.free_if_bare(node);
 }
@@ -54,12 +55,25 @@ void Journal::share_pool() {
     }
 }
 
+// Makes nodes name the blocks of a pool by their new numbers. level: kOnHost or 0.
+void Journal::renumber_nodes(uint32_t number, uint32_t level, const uint32_t *ids) {
+    for (uint32_t node = 0; node < tree_.used(); ++node) {
+        if (!tree_.in_use(node)) continue;
+        for (uint32_t g = 0; g < group_count_; ++g) {
+            if (number_of_pool(g) != number) continue;
+            for (uint32_t e = tree_.first_entry(g); e < tree_.first_entry(g + 1); ++e) {
+                const uint32_t named = tree_.blocks(node)[e];
+                if (named == kNullBlock || (named & kOnHost) != level) continue;
+                tree_.change_blocks(node)[e] = ids[number_of(named)] | level;
+            }
+        }
+    }
+}
+
 void Journal::replace_pool(uint32_t number, BlockPool **pool, const uint32_t *ids) {
     QUIRE_ASSERT(step_ == nullptr && timeline_->idle());
     BlockPool &old = *pools_[number];
-    for (uint32_t b = 1; b < old.block_count(); ++b) {
-        if (old[b].node != kNone) tree_.change_blocks(old[b].node)[old[b].group] = ids[b];
-    }
+    renumber_nodes(number, 0, ids);
     can_cover_ = false;  // no step is unfinished, so that no cover in the new pool can be lost
     (*pool)->take_over(old, ids);
     std::swap(pools_[number], *pool);
@@ -69,12 +83,8 @@ void Journal::replace_pool(uint32_t number, BlockPool **pool, const uint32_t *id
 
 void Journal::replace_host_pool(uint32_t number, BlockPool **pool, const uint32_t *ids) {
     if (host_pools_[number] != nullptr && *pool != nullptr) {
-        const BlockPool &old = *host_pools_[number];
-        for (uint32_t b = 1; b < old.block_count(); ++b) {
-            if (old[b].node != kNone)
-                tree_.change_blocks(old[b].node)[old[b].group] = ids[b] | kOnHost;
-        }
-        (*pool)->take_over(old, ids);
+        renumber_nodes(number, kOnHost, ids);
+        (*pool)->take_over(*host_pools_[number], ids);
     }
     std::swap(host_pools_[number], *pool);
     share_pool();

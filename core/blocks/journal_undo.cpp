@@ -52,7 +52,7 @@ void undo_unnamed(const NamedBlock &before, Block *b) {
 // that stays. Then the block becomes free, unless the whole step is undone (undo_displaced).
 void Journal::undo_evict(Evict *edit) {
     BlockPool &pool = pool_of(*edit);
-    uint32_t *named = &tree_.change_blocks(edit->node)[edit->group];
+    uint32_t *named = &tree_.change_blocks(edit->node)[edit->entry];
     take_back(&pool, *edit);
     set_group(&pool, edit->block, edit->group);
     pool[edit->block].is_demoted = edit->was_demoted;
@@ -89,7 +89,7 @@ void Journal::undo_displaced(StepEdits *step, uint64_t edit_count) {
         for (uint64_t i = edit_count; i-- > 0;) {
             auto *edit = std::get_if<Evict>(&edits[i]);
             if (edit == nullptr || !edit->displaced) continue;
-            body(edit, &tree_.change_blocks(edit->node)[edit->group]);
+            body(edit, &tree_.change_blocks(edit->node)[edit->entry]);
         }
     };
     each_displaced([&](Evict *edit, uint32_t *named) {
@@ -124,7 +124,7 @@ void Journal::free_bare(const StepEdits &step, uint64_t edit_count) {
 }
 
 void Journal::undo_adopt(const Adopt &edit) {
-    uint32_t *named = &tree_.change_blocks(edit.node)[edit.group];
+    uint32_t *named = &tree_.change_blocks(edit.node)[edit.entry];
     Block *b = &(*pools_[edit.group])[edit.block];
     if (*named != edit.block) return undo_unnamed(edit.before, b);
     *named = kNullBlock;
@@ -134,7 +134,7 @@ void Journal::undo_adopt(const Adopt &edit) {
 void Journal::undo_replace(const Replace &edit) {
     BlockPool &pool = *pools_[edit.group], &olders = pool_of(edit.group, edit.older);
     uint32_t older = number_of(edit.older);
-    uint32_t *named = &tree_.change_blocks(edit.node)[edit.group];
+    uint32_t *named = &tree_.change_blocks(edit.node)[edit.entry];
     olders.unpark_cached(older, edit.hint);
     if (*named == edit.block) {
         undo_named(edit.before, &pool[edit.block]);

@@ -21,8 +21,11 @@ Status PrefixTree::create(const Geometry &geometry, uint32_t node_capacity, uint
     span_tokens_ = geometry.span.tokens();
     group_count_ = geometry.group_count;
     counts_children_ = !geometry.any_full;
-    for (uint32_t g = 0; g < group_count_; ++g) full_group_[g] = geometry.groups[g].full;
-    header_words_ = round_up_words(kHeaderWords + group_count_);
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        full_group_[g] = geometry.groups[g].full;
+        first_entry_[g + 1] = first_entry_[g] + geometry.groups[g].per_span;
+    }
+    header_words_ = round_up_words(kHeaderWords + entry_count());
     stride_words_ = header_words_ + round_up_words(span_tokens_);
     uint64_t words = 0;
     if (!checked_mul(capacity_, stride_words_, &words)) return no_host_memory();
@@ -133,7 +136,8 @@ uint32_t PrefixTree::insert(uint32_t root, const TreeCursor &at, uint64_t hash,
     node.scope = extra.scope != kNone ? extra.scope : root;
     node.is_linked = false;
     node.children = 0;
-    for (uint32_t g = 0; g < group_count_; ++g) change_blocks(index)[g] = kNullBlock;
+    uint32_t *entries = change_blocks(index);
+    for (uint32_t e = 0; e < entry_count(); ++e) entries[e] = kNullBlock;
     std::memcpy(tokens_of(index), tokens, uint64_t{span_tokens_} * sizeof(uint32_t));
     enter_scope(index, node.scope);
     if (at.node != kNone && counts_children_) ++header(at.node).children;
@@ -185,9 +189,7 @@ uint32_t PrefixTree::free_if_bare(uint32_t index) {
         Node &node = header(index);
         if ((node.generation & 1) == 0) return kNone;  // freed before
         if (node.children != 0) return index;
-        for (uint32_t g = 0; g < group_count_; ++g) {
-            if (blocks(index)[g] != kNullBlock) return index;
-        }
+        if (!is_bare(index)) return index;
         uint32_t parent = node.parent;
         if (parent != kNone && header(parent).generation != node.parent_generation) parent = kNone;
         if (linked(index)) unlink(index);
@@ -258,6 +260,30 @@ Status PrefixTree::check_hash(uint32_t index) const {
                 "prefix_tree: the hash of node {} does not match its tokens and keys", index);
 }
 
+// Checks that a linked node's entries of the group and their blocks agree.
+Status PrefixTree::check_entries(uint32_t index, uint32_t group, const BlockPool *device,
+                                 const BlockPool *host) const {
+    for (uint32_t e = first_entry_[group]; e < first_entry_[group + 1]; ++e) {
+        uint32_t block = blocks(index)[e];
+        if (block == kNullBlock && full_group_[group]) {
+            return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} has no block in group {}", index,
+                        group);
+        }
+        if (block == kNullBlock) continue;
+        const BlockPool *pool = is_on_host(block) ? host : device;
+        uint32_t number = number_of(block);
+        if (pool == nullptr || number >= pool->block_count() || number == kNullBlock ||
+            (*pool)[number].node != index || (*pool)[number].group != group ||
+            entry_of(index, group, block) != e) {
+            return fail(QUIRE_E_INTERNAL,
+                        is_on_host(block) ? "prefix_tree: node {} and its host block {} disagree"
+                                          : "prefix_tree: node {} and its block {} disagree",
+                        index, number);
+        }
+    }
+    return Status{};
+}
+
 Status PrefixTree::check_bucket(uint64_t bucket, const BlockPool *const *pools,
                                 const BlockPool *const *host_pools, uint32_t *found) const {
     for (uint32_t i = buckets_[bucket]; i != kNone; i = header(i).bucket_next) {
@@ -266,33 +292,15 @@ Status PrefixTree::check_bucket(uint64_t bucket, const BlockPool *const *pools,
             return fail(QUIRE_E_INTERNAL, "prefix_tree: bucket {} is broken at node {}", bucket, i);
         }
         QUIRE_TRY(check_hash(i));
-        for (uint32_t g = 0; g < group_count_; ++g) {
-            uint32_t block = blocks(i)[g];
-            if (block == kNullBlock && full_group_[g]) {
-                return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} has no block in group {}", i,
-                            g);
-            }
-            if (block == kNullBlock) continue;
-            const BlockPool *pool = is_on_host(block) ? host_pools[g] : pools[g];
-            if (pool == nullptr || number_of(block) >= pool->block_count() ||
-                number_of(block) == kNullBlock || (*pool)[number_of(block)].node != i ||
-                (*pool)[number_of(block)].group != g) {
-                return fail(QUIRE_E_INTERNAL,
-                            is_on_host(block)
-                                ? "prefix_tree: node {} and its host block {} disagree"
-                                : "prefix_tree: node {} and its block {} disagree",
-                            i, number_of(block));
-            }
-        }
+        for (uint32_t g = 0; g < group_count_; ++g)
+            QUIRE_TRY(check_entries(i, g, pools[g], host_pools[g]));
     }
     return Status{};
 }
 
 Status PrefixTree::check_bare() const {
     for (uint32_t i = 0; i < first_unused_; ++i) {
-        bool is_bare = (header(i).generation & 1) != 0 && header(i).children == 0;
-        for (uint32_t g = 0; g < group_count_ && is_bare; ++g) is_bare = blocks(i)[g] == kNullBlock;
-        if (!is_bare) continue;
+        if ((header(i).generation & 1) == 0 || header(i).children != 0 || !is_bare(i)) continue;
         return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} has no block and no children", i);
     }
     return Status{};
@@ -304,7 +312,7 @@ Status PrefixTree::check_named_by(const BlockPool &pool, uint32_t level) const {
         uint32_t node = pool[b].node;
         if (node == kNone || pool[b].state == BlockState::parked) continue;
         if (node >= first_unused_ || (generation(node) & 1) == 0 || pool[b].group >= group_count_ ||
-            blocks(node)[pool[b].group] != (b | level)) {
+            entry_of(node, pool[b].group, b | level) == kNone) {
             return fail(QUIRE_E_INTERNAL,
                         level != 0
                             ? "prefix_tree: host block {} names node {}, which does not name it"

@@ -2,11 +2,12 @@
 //
 // prefix_tree: which computed content is in which blocks; every hit is verified.
 //
-// A node is one block-sized span of tokens under one parent, and names one optional block per
-// group. The parent of a first node is a root: one namespace and one set of whole-sequence keys. A
-// node is found through a hash of everything before it, and taken only if its parent is the node
-// matched before (index and generation), and its tokens and the spans of keys over them are equal.
-// So a collision costs time and never serves foreign content. Keys are stored in the node's scope
+// A node is one span of tokens under one parent, and has an entry for each of the span's blocks in
+// each group: one, where all groups have blocks of one size. An entry names a block or none. The
+// parent of a first node is a root: one namespace and one set of whole-sequence keys. A node is
+// found through a hash of everything before it, and taken only if its parent is the node matched
+// before (index and generation), and its tokens and the spans of keys over them are equal. So a
+// collision costs time and never serves foreign content. Keys are stored in the node's scope
 // (scopes), so that publishing allocates nothing.
 //
 // A node leaves when it loses its block of a full-attention group; nodes below it are then out of
@@ -15,10 +16,10 @@
 // the blocks do not bound the number of nodes; Withdrawal::make_node_room does.
 //
 // Invariants (check()): (1) every linked node is in the bucket of its hash, which follows from its
-// parent's hash, its tokens and its keys; (2) a linked node names a block in each full-attention
-// group, and those blocks name it; (3) a node that a block names is in use and names the block; (4)
-// every node in use is on its scope's list, once, if the scope has one; (5) a record is in use or
-// free; (6) a node has its parent's root.
+// parent's hash, its tokens and its keys; (2) a linked node names each of its blocks in each
+// full-attention group, and those blocks name it; (3) a node that a block names is in use and names
+// the block; (4) every node in use is on its scope's list, once, if the scope has one; (5) a record
+// is in use or free; (6) a node has its parent's root.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -129,7 +130,19 @@ class PrefixTree {
         return header(parent).generation == header(node).parent_generation ? parent : kNone;
     }
 
-    // [group_count] the node's blocks; kNullBlock = none, kOnHost: in the host tier.
+    // Entries of a node: [first_entry(g), first_entry(g + 1)) are group g's, in the order of their
+    // tokens. Where all groups have blocks of one size, group g has entry g alone.
+    uint32_t entry_count() const { return first_entry_[group_count_]; }
+    uint32_t first_entry(uint32_t group) const { return first_entry_[group]; }
+    // The entry of the group that names this block; kNone: none does. O(entries of the group).
+    uint32_t entry_of(uint32_t node, uint32_t group, uint32_t named) const {
+        const uint32_t *entries = blocks(node);
+        for (uint32_t e = first_entry_[group]; e < first_entry_[group + 1]; ++e) {
+            if (entries[e] == named) return e;
+        }
+        return kNone;
+    }
+    // [entry_count()] the node's blocks; kNullBlock = none, kOnHost: in the host tier.
     const uint32_t *blocks(uint32_t node) const { return record(node) + kHeaderWords; }
     uint32_t *change_blocks(uint32_t node) {
         changed_.touch(node);
@@ -151,10 +164,16 @@ class PrefixTree {
     // has 2^62 of them, so none is used twice.
     uint64_t generation(uint32_t node) const { return header(node).generation; }
     bool in_use(uint32_t node) const { return (header(node).generation & 1) != 0; }
-    // True if it names a block in each full-attention group.
+    // True if it names each block of each full-attention group.
     bool whole(uint32_t node) const {
         for (uint32_t g = 0; g < group_count_; ++g) {
-            if (full_group_[g] && blocks(node)[g] == kNullBlock) return false;
+            if (full_group_[g] && entry_of(node, g, kNullBlock) != kNone) return false;
+        }
+        return true;
+    }
+    bool is_bare(uint32_t node) const {
+        for (uint32_t e = 0; e < entry_count(); ++e) {
+            if (blocks(node)[e] != kNullBlock) return false;
         }
         return true;
     }
@@ -213,8 +232,7 @@ class PrefixTree {
         uint32_t scope;   // a node out of reach still names it
         uint32_t bucket_next;
         uint32_t children;  // counted only without full-attention groups
-        // After the header: a block of each group (0 = none), and on the next cache line the
-        // tokens.
+        // After the header: the entries (0 = none), and on the next cache line the tokens.
     };
     // Neighbours on the scope's list. Kept apart from the records: eviction writes the links of two
     // other nodes, and one cache line holds eight links.
@@ -243,6 +261,8 @@ class PrefixTree {
     void enter_scope(uint32_t node, uint32_t scope);
     void leave_scope(uint32_t node);
     Status check_records() const;
+    Status check_entries(uint32_t node, uint32_t group, const BlockPool *pool,
+                         const BlockPool *host_pool) const;
     Status check_bucket(uint64_t bucket, const BlockPool *const *pools,
                         const BlockPool *const *host_pools, uint32_t *found) const;
     Status check_named_by(const BlockPool &pool, uint32_t level) const;
@@ -268,6 +288,7 @@ class PrefixTree {
     bool counts_children_ = false;
     bool has_lists_ = false;  // some scope listed a node
     bool full_group_[kMaxGroups] = {};
+    uint32_t first_entry_[kMaxGroups + 1] = {};
     uint64_t bucket_mask_ = 0;
     uint64_t bytes_compared_ = 0;
 };

@@ -8,8 +8,9 @@ namespace quire {
 // one page; `offset` counts from `begin`. Stops early when body returns false.
 template <typename Body>
 void TokenPages::each_span(uint32_t begin, uint32_t count, Body body) const {
-    for (uint32_t done = 0; done < count;) {
-        uint32_t position = begin + done, part = page_.tokens() - page_.slot_of(position);
+    uint32_t part = page_.tokens() - page_.slot_of(begin);  // to the end of the page
+    for (uint32_t done = 0; done < count; part = page_.tokens()) {
+        uint32_t position = begin + done;
         if (part > count - done) part = count - done;
         if (!body(position, done, part)) return;
         done += part;

@@ -101,7 +101,7 @@ void CacheDump::write_blocks(const BlockPool &pool, uint32_t group, const char *
         out_.word("tier", tier);
         out_.number("id", i);
         out_.word("state", name_of(b.state));
-        out_.number("of", b.group);
+        if (books_.geometry.one_pool) out_.number("of", b.group);
         out_.number("refs", b.refs);
         out_.index("node", b.node);
         out_.index("owner", b.owner);
@@ -162,7 +162,7 @@ void CacheDump::write_nodes() {
         out_.number("scope", node.scope);
         out_.number("children", node.children);
         out_.bits("hash", node.hash);
-        out_.list("blocks", tree.blocks(i), tree.group_count_);
+        out_.list("blocks", tree.blocks(i), tree.entry_count());
         out_.bits("tokens_hash", hash(tree.tokens_of(i), tree.span_tokens_));
         if (with_tokens_) out_.list("tokens", tree.tokens_of(i), tree.span_tokens_);
         out_.close();

@@ -39,9 +39,12 @@ void Relocation::plan_drop(const Journal &journal, uint32_t group, uint32_t name
     };
     drops.push(BlockDrop{group, named});
     if (!full_[group]) return leave(group, named);
-    const uint32_t *blocks = journal.tree().blocks(journal.named(group, named).node);
+    const PrefixTree &tree = journal.tree();
+    const uint32_t *blocks = tree.blocks(journal.named(group, named).node);
     for (uint32_t g = 0; g < group_count_; ++g) {
-        if (blocks[g] != kNullBlock) leave(g, blocks[g]);
+        for (uint32_t e = tree.first_entry(g); e < tree.first_entry(g + 1); ++e) {
+            if (blocks[e] != kNullBlock) leave(g, blocks[e]);
+        }
     }
 }
 

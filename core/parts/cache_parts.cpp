@@ -66,6 +66,21 @@ Status check_one_pool(const quire_cache_desc &desc) {
     return Status{};
 }
 
+// What names one block per group and place is not there for groups with blocks of different sizes.
+Status check_block_sizes(const quire_cache_desc &desc) {
+    if ((desc.flags & QUIRE_CACHE_HOST_PREFIXES) != 0) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "flags: QUIRE_CACHE_HOST_PREFIXES is not built for groups with block_tokens of "
+                    "their own");
+    }
+    if ((desc.flags & QUIRE_CACHE_EVENTS) != 0) {
+        return fail(
+            QUIRE_E_UNSUPPORTED,
+            "flags: QUIRE_CACHE_EVENTS is not built for groups with block_tokens of their own");
+    }
+    return Status{};
+}
+
 Status check_desc(const quire_cache_desc &desc) {
     constexpr uint32_t both = QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER;
     if ((desc.flags & both) == both) {
@@ -138,6 +153,7 @@ Status CacheParts::create(const quire_cache_desc &desc, const quire_group_desc *
                           const ShardRange *shards, const CacheSeeds &seeds, quire_error *error) {
     QUIRE_TRY(compute_shape(desc, groups, &books.geometry));
     QUIRE_TRY(check_desc(desc));
+    if (!books.geometry.uniform) QUIRE_TRY(check_block_sizes(desc));
     books.token_pages.set_span(books.geometry.span);
     uint32_t max_sequences = desc.max_sequences != 0 ? desc.max_sequences : kDefaultSequences;
     if (max_sequences > kMaxSequences) {

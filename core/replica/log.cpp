@@ -78,6 +78,10 @@ uint64_t digest_geometry(const Geometry &geometry, const LayerInGroup *places,
     for (uint32_t layer = 0; layer < geometry.layer_count; ++layer) {
         hash = mix(&places[layer].group, sizeof places[layer].group, hash);
     }
+    for (uint32_t g = 0; g < geometry.group_count && !geometry.uniform; ++g) {
+        const uint32_t block_tokens = geometry.groups[g].size.tokens();
+        hash = mix(&block_tokens, sizeof block_tokens, hash);
+    }
     constexpr uint32_t one_pool = 1;
     if (geometry.one_pool) hash = mix(&one_pool, sizeof one_pool, hash);
     if (!scales.empty()) hash = mix(scales.data(), scales.size() * sizeof(float), hash);

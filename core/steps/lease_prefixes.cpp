@@ -11,11 +11,17 @@ constexpr uint32_t kBucketAhead = 24;  // buckets of the tree that publishing pr
 }  // namespace
 
 // A place of the tree lives as long as it names a block. Where every group has a window, that says
-// nothing about the places before it.
+// nothing about the places before it. Where groups have blocks of different sizes, a place has no
+// one block of each.
 Status LeasePrefixes::check_tokens(const LeaseRun &run) const {
     if (!books_.geometry.any_full) {
         return fail(QUIRE_E_UNSUPPORTED,
                     "every group of the cache has a window: its leases match and publish nothing");
+    }
+    if (!books_.geometry.uniform) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "groups of the cache have block_tokens of their own: its leases match and "
+                    "publish nothing");
     }
     uint32_t unknown = find_unknown(run.tokens, run.token_count);
     if (unknown == run.token_count) return Status{};
@@ -252,7 +258,7 @@ void LeasePrefixes::name_place(uint32_t lease, uint32_t node, const Content &con
         auto own = static_cast<uint32_t>(ids[g]);
         uint32_t there = journal.tree().blocks(node)[g];
         if ((there == kNullBlock || is_on_host(there)) && own != kNullBlock) {
-            journal.adopt(g, own, node, content);
+            journal.adopt(g, own, node, journal.tree().first_entry(g), content);
             there = own;
         } else if (there != own && there != kNullBlock && !is_on_host(there)) {
             const BlockTable &t = journal.table(lease, g);
@@ -318,11 +324,14 @@ Status LeasePrefixes::publish(uint64_t step, uint64_t handle, const LeaseRun &ru
 // True if a sequence or another lease holds one of the node's blocks.
 bool LeasePrefixes::is_held_elsewhere(uint32_t lease, uint32_t node) const {
     const Journal &journal = books_.journal;
+    const PrefixTree &tree = journal.tree();
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        uint32_t named = journal.tree().blocks(node)[g];
-        if (named == kNullBlock || is_on_host(named)) continue;  // no table names those
-        bool own = journal.lease_index(lease, g).find(journal.table(lease, g), named) != kNone;
-        if (journal.pool(g)[named].refs > (own ? 1u : 0u)) return true;
+        for (uint32_t e = tree.first_entry(g); e < tree.first_entry(g + 1); ++e) {
+            uint32_t named = tree.blocks(node)[e];
+            if (named == kNullBlock || is_on_host(named)) continue;  // no table names those
+            bool own = journal.lease_index(lease, g).find(journal.table(lease, g), named) != kNone;
+            if (journal.pool(g)[named].refs > (own ? 1u : 0u)) return true;
+        }
     }
     return false;
 }

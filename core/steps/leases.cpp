@@ -93,7 +93,7 @@ bool Leases::may_hold(uint32_t lease, uint32_t group, uint32_t block) const {
     const BlockTable &t = journal.table(lease, group);
     if (journal.lease_index(lease, group).find(t, block) != kNone) return true;
     const uint32_t node = journal.pool(group)[block].node;
-    if (node == kNone || journal.tree().blocks(node)[group] != block) return false;
+    if (node == kNone || journal.tree().entry_of(node, group, block) == kNone) return false;
     const Scopes &scopes = journal.tree().scopes();
     return scopes.account(scopes.root_of(journal.tree().scope(node))) ==
            books_.sequences[lease].name_space;

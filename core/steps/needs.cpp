@@ -48,10 +48,14 @@ void Needs::measure_passed(Plan *plan, uint32_t group) const {
 void Needs::measure_found(Plan *plan, uint32_t group) const {
     const GroupGeometry &geometry = books_.geometry.groups[group];
     const BlockPool &pool = books_.journal.pool(group);
+    const PrefixTree &tree = books_.journal.tree();
+    const uint32_t per_span = geometry.per_span, entry = tree.first_entry(group);
     uint32_t first =
         plan->swapped ? plan->null_front[group] : geometry.first_visible_block(plan->position);
-    for (uint32_t i = 0; i < plan->hit_blocks; ++i) {
-        uint32_t block = books_.journal.tree().blocks(plan->found.nodes[i])[group];
+    const uint32_t *blocks = nullptr, *next = plan->found.nodes;  // of block i's node, the next one
+    for (uint32_t i = 0, k = per_span; i < plan->hit_blocks * per_span; ++i, ++k) {
+        if (k == per_span) blocks = tree.blocks(*next++) + entry, k = 0;
+        uint32_t block = blocks[k];
         if (block == kNullBlock || geometry.is_null(i, first)) continue;
         if (is_on_host(block)) {
             bool has_own = plan->swapped || plan->loaded_blocks != 0;  // a copy there
@@ -87,7 +91,7 @@ void Needs::measure(Plan *plan) {
                     group.held_entries(length, group.first_visible_block(plan->position)) -
                     plan->shared[g];
             } else {
-                length = group.cross ? 0 : plan->hit_blocks;
+                length = group.cross ? 0 : plan->hit_blocks * group.per_span;
                 plan->fresh[g] = plan->promoted[g];
             }
         } else if (!group.size.begins_at(plan->position) && !group.cross) {

@@ -35,7 +35,7 @@ void Prefixes::rewind_cursor(uint32_t sequence) {
         for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
             if (books_.geometry.groups[g].cross) continue;
             const BlockTable &t = books_.journal.table(sequence, g);
-            uint32_t block = t.ids.data[full - 1];
+            uint32_t block = t.ids.data[full * books_.geometry.groups[g].per_span - 1];
             uint32_t node = block != kNullBlock ? books_.journal.pool(g)[block].node : kNone;
             if (node == kNone) continue;
             s.state.cursor = books_.journal.tree().cursor(node);
@@ -69,10 +69,29 @@ bool Prefixes::hash(const Sequence &s, uint32_t block_count, Lookup *out) {
 // True if work on the queue may read the node's blocks of full-attention groups.
 bool Prefixes::visible(uint32_t node, uint64_t queue) const {
     if (books_.timeline.idle()) return true;
+    const PrefixTree &tree = books_.journal.tree();
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        uint32_t block = books_.journal.tree().blocks(node)[g];
-        if (block == kNullBlock) continue;
-        if (!books_.timeline.visible(books_.journal.named(g, block).ready, queue)) return false;
+        for (uint32_t e = tree.first_entry(g); e < tree.first_entry(g + 1); ++e) {
+            uint32_t block = tree.blocks(node)[e];
+            if (block == kNullBlock) continue;
+            if (!books_.timeline.visible(books_.journal.named(g, block).ready, queue)) return false;
+        }
+    }
+    return true;
+}
+
+template <typename Body>
+[[gnu::always_inline]] inline bool Prefixes::each_block(uint32_t span, Body body) const {
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const GroupGeometry &group = books_.geometry.groups[g];
+        if (group.cross) continue;
+        if (group.per_span == 1) [[likely]] {
+            if (!body(g, span)) return false;
+            continue;
+        }
+        for (uint32_t k = 0; k < group.per_span; ++k) {
+            if (!body(g, span * group.per_span + k)) return false;
+        }
     }
     return true;
 }
@@ -151,20 +170,24 @@ void Prefixes::match_tokens(uint32_t root, const uint32_t *tokens, uint64_t queu
 uint32_t Prefixes::best_hit(const Lookup &found) const {
     uint32_t matched = found.matched;
     if (!books_.geometry.any_window) return matched;
+    const PrefixTree &tree = books_.journal.tree();
     uint32_t run[kMaxGroups] = {};   // present blocks of each window group that end here
     uint32_t kept[kMaxGroups] = {};  // those that begin at the first block
     uint32_t best = 0;
     for (uint32_t n = 1; n <= matched; ++n) {
         bool whole = true;
-        const uint32_t *blocks = books_.journal.tree().blocks(found.nodes[n - 1]);
+        const uint32_t *blocks = tree.blocks(found.nodes[n - 1]);
         for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
             const GroupGeometry &group = books_.geometry.groups[g];
             if (!group.windowed) continue;
-            run[g] = blocks[g] != kNullBlock ? run[g] + 1 : 0;
-            if (run[g] == n) kept[g] = n;
+            const uint32_t end = n * group.per_span;  // in blocks of the group
+            for (uint32_t k = 0; k < group.per_span; ++k) {
+                run[g] = blocks[tree.first_entry(g) + k] != kNullBlock ? run[g] + 1 : 0;
+                if (run[g] == end - group.per_span + k + 1) kept[g] = run[g];
+            }
             uint32_t tokens = books_.geometry.span.first_token(n);
             whole = whole && run[g] >= group.needed_before(tokens) &&
-                    kept[g] >= (group.kept_blocks < n ? group.kept_blocks : n);
+                    kept[g] >= (group.kept_blocks < end ? group.kept_blocks : end);
         }
         if (whole) best = n;
     }
@@ -182,13 +205,17 @@ Room Prefixes::publish_room(uint32_t sequence, uint64_t end, bool swapped) const
     return (blocks - walked) * (Journal::kPublish + books_.journal.attach_room());
 }
 
-bool Prefixes::named_elsewhere(uint32_t sequence, uint32_t index) {
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        if (books_.geometry.groups[g].cross) continue;
-        uint32_t block = books_.journal.table(sequence, g).ids.data[index];
-        if (block != kNullBlock && books_.journal.pool(g)[block].node != kNone) return true;
-    }
-    return false;
+[[gnu::always_inline]] inline bool Prefixes::named_elsewhere(uint32_t sequence, uint32_t index) {
+    return !each_block(index, [&](uint32_t g, uint32_t i) {
+        uint32_t block = books_.journal.table(sequence, g).ids.data[i];
+        return block == kNullBlock || books_.journal.pool(g)[block].node == kNone;
+    });
+}
+
+[[gnu::always_inline]] inline bool Prefixes::is_bare(uint32_t sequence, uint32_t index) const {
+    return each_block(index, [&](uint32_t g, uint32_t i) {
+        return books_.journal.table(sequence, g).ids.data[i] == kNullBlock;
+    });
 }
 
 // Blocks that may be published. Without a full-attention group the last ones may all have left
@@ -201,29 +228,57 @@ uint32_t Prefixes::publishable(uint32_t sequence) const {
     return full;
 }
 
-bool Prefixes::is_bare(uint32_t sequence, uint32_t index) const {
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        const BlockTable &t = books_.journal.table(sequence, g);
-        if (!books_.geometry.groups[g].cross && t.ids.data[index] != kNullBlock) return false;
-    }
-    return true;
-}
-
 // A block that was just published and that another sequence computed depends only on what that
 // sequence depends on, while the publisher may have computed the tokens before it again, in other
 // blocks.
-void Prefixes::leave_to_owners(uint32_t publisher, uint32_t index, uint32_t groups) {
-    for (uint32_t g = 0; groups != 0; ++g, groups >>= 1) {
-        if ((groups & 1) == 0) continue;
-        uint32_t block = books_.journal.table(publisher, g).ids.data[index];
-        Block &b = books_.journal.pool(g)[block];
-        const BlockTable &t = books_.journal.table(b.owner, g);
-        const Sequence &owner = books_.sequences[b.owner];
-        bool is_swapped = (owner.state.flags & Sequence::kSwapped) != 0;
-        if (owner.is_lease) continue;  // its tables have no order
-        bool holds = books_.handles.is_live(b.owner) && !is_swapped && index < t.length &&
-                     t.ids.data[index] == block;
-        if (holds) b.depends &= depends(owner).up_to(books_.geometry.span.first_token(index + 1));
+void Prefixes::leave_to_owner(uint32_t publisher, uint32_t group, uint32_t index) {
+    uint32_t block = books_.journal.table(publisher, group).ids.data[index];
+    Block &b = books_.journal.pool(group)[block];
+    const BlockTable &t = books_.journal.table(b.owner, group);
+    const Sequence &owner = books_.sequences[b.owner];
+    bool is_swapped = (owner.state.flags & Sequence::kSwapped) != 0;
+    if (owner.is_lease) return;  // its tables have no order
+    bool holds = books_.handles.is_live(b.owner) && !is_swapped && index < t.length &&
+                 t.ids.data[index] == block;
+    const BlockSize size = books_.geometry.groups[group].size;
+    if (holds) b.depends &= depends(owner).up_to(size.first_token(index + 1));
+}
+
+// A block that was full before its span was may have lost its owner since. Then it depends on no
+// step after the last one that may have touched it.
+void Prefixes::leave_to_past(uint32_t group, uint32_t block) {
+    Block &b = books_.journal.pool(group)[block];
+    if (b.owner != kNone) return;
+    uint64_t step = books_.timeline.oldest();
+    for (step = step > b.touch ? step : b.touch + 1; step <= b.ready; ++step)
+        b.depends &= ~depends_bit(step);
+}
+
+// Makes the node name the blocks of the sequence's span that it lacks.
+[[gnu::always_inline]] inline void Prefixes::attach(uint32_t sequence, uint32_t index,
+                                                    uint32_t node, uint64_t ready,
+                                                    const Dependence &depends_on) {
+    const PrefixTree &tree = books_.journal.tree();
+    const Content whole{ready, depends_on.up_to(books_.geometry.span.first_token(index + 1))};
+    auto attach_block = [&](uint32_t g, uint32_t i, uint32_t entry, const Content &content) {
+        if (books_.journal.attach_block(sequence, g, i, node, entry, content))
+            leave_to_owner(sequence, g, i);
+    };
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const GroupGeometry &group = books_.geometry.groups[g];
+        const uint32_t first = tree.first_entry(g);
+        if (group.cross) continue;
+        if (books_.geometry.uniform) [[likely]] {
+            attach_block(g, index, first, whole);
+            continue;
+        }
+        for (uint32_t k = 0; k < group.per_span; ++k) {
+            const uint32_t i = index * group.per_span + k;
+            const Content content{ready, depends_on.up_to(group.size.first_token(i + 1))};
+            attach_block(g, i, first + k, content);
+            if (tree.blocks(node)[first + k] != kNullBlock)
+                leave_to_past(g, tree.blocks(node)[first + k]);
+        }
     }
 }
 
@@ -289,10 +344,7 @@ void Prefixes::publish(uint32_t sequence, uint64_t ready, const Lookup &found) {
             if (node == kNone) return;
             under_new = true;
         }
-        uint32_t foreign = books_.journal.attach(
-            sequence, i, node,
-            Content{ready, depends_on.up_to(books_.geometry.span.first_token(i + 1))});
-        if (foreign != 0) leave_to_owners(sequence, i, foreign);
+        attach(sequence, i, node, ready, depends_on);
         state.cursor = tree.cursor(node);
         state.published = i + 1;
         if (books_.unsaved.takes_published()) [[unlikely]]
@@ -333,9 +385,10 @@ uint32_t Prefixes::bare_blocks(uint32_t sequence, uint32_t from) const {
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         if (books_.geometry.groups[g].cross) continue;
         const BlockTable &t = books_.journal.table(sequence, g);
-        if (books_.geometry.groups[g].kept_blocks > begin)
-            begin = books_.geometry.groups[g].kept_blocks;
-        if (t.null_front < end) end = t.null_front;
+        const GroupGeometry &group = books_.geometry.groups[g];
+        const auto kept = static_cast<uint32_t>(ceil_div(group.kept_blocks, group.per_span));
+        if (kept > begin) begin = kept;
+        if (t.null_front / group.per_span < end) end = t.null_front / group.per_span;
     }
     return end > begin && end != UINT32_MAX ? end - begin : 0;
 }

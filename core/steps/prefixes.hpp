@@ -16,10 +16,11 @@
 
 namespace quire {
 
-// The front of one sequence as far as it was hashed and found. Points into memory of Prefixes, and
-// is valid until the next hash().
+// The front of one sequence as far as it was hashed and found, in spans of the prefix tree: one
+// block of each group, or several of some where groups have blocks of different sizes. Points into
+// memory of Prefixes, and is valid until the next hash().
 struct Lookup {
-    const uint64_t *hashes = nullptr;  // [hashed] of its blocks
+    const uint64_t *hashes = nullptr;  // [hashed] of its spans
     uint32_t hashed = 0;
     const uint32_t *nodes = nullptr;  // [matched] the longest verified chain
     uint32_t matched = 0;
@@ -32,7 +33,7 @@ struct Waiting {
     uint32_t known = 0;          // without the item's tokens
     uint32_t token_count = 0;    // of the item
     uint32_t first_unknown = 0;  // with the item's tokens
-    uint32_t blocks = 0;         // hashed
+    uint32_t blocks = 0;         // spans hashed
 };
 
 // The unfinished steps that a sequence's tokens depend on: each of them from one token on.
@@ -73,7 +74,7 @@ class Prefixes {
     // The node for a block of the sequence, which was found, below the node found before it; kNone
     // if that is gone. A block may have more than one.
     uint32_t find_block(const Sequence &s, const Lookup &found, uint32_t block);
-    // The longest hit within the chain for which every window is whole, in blocks.
+    // The longest hit within the chain for which every window is whole, in spans.
     uint32_t best_hit(const Lookup &found) const;
     // How many tokens would hit, without effect.
     Status probe(uint64_t handle, const quire_token *tokens, uint32_t token_count, uint32_t *hits);
@@ -94,7 +95,7 @@ class Prefixes {
     Room publish_room(uint32_t sequence, uint64_t end, bool swapped) const;
     // What the sequence depends on, with what the open step makes it depend on.
     Dependence depends(const Sequence &s) const;
-    // Counts the sequence's blocks from block `from` on that are null in every group.
+    // Counts the sequence's spans from `from` on whose blocks are null in every group.
     uint32_t bare_blocks(uint32_t sequence, uint32_t from) const;
     // Sets the cursor to the last published block that still exists.
     void rewind_cursor(uint32_t sequence);
@@ -121,10 +122,16 @@ class Prefixes {
     bool visible(uint32_t node, uint64_t queue) const;
     bool named_elsewhere(uint32_t sequence, uint32_t index);
     uint32_t publishable(uint32_t sequence) const;
-    // True if the sequence has no block there in any group.
+    // True if the sequence has no block of the span in any group.
     bool is_bare(uint32_t sequence, uint32_t index) const;
     bool has_node_room(uint32_t sequence, uint32_t from) const;
-    void leave_to_owners(uint32_t publisher, uint32_t index, uint32_t groups);
+    void attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready,
+                const Dependence &depends_on);
+    void leave_to_past(uint32_t group, uint32_t block);
+    void leave_to_owner(uint32_t publisher, uint32_t group, uint32_t index);
+    // Calls body(group, table index) for each of the span's blocks until a call returns false.
+    template <typename Body>
+    bool each_block(uint32_t span, Body body) const;
     void republish(uint32_t sequence, uint64_t ready);
     void settle_all_named(bool undone);
 

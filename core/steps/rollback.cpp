@@ -154,7 +154,7 @@ void Rollback::count_withdrawn(uint64_t step) {
             const BlockTable &t = books_.journal.table(i, g);
             for (uint32_t k = 0; k < t.length; ++k) {
                 const Block &b = books_.journal.pool(g)[t.ids.data[k]];
-                if (b.node != kNone && depends_on(b, step)) ++s.blocks_lost;
+                if (b.node != kNone && books_.journal.node_depends(b.node, step)) ++s.blocks_lost;
             }
         }
     }

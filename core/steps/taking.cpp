@@ -45,7 +45,7 @@ Room Taking::take_room(const Plan &plan) const {
         if (plan.swapped) {
             room = room + length * (take + kSwapInRoom);
         } else if (plan.admission) {
-            kept = cross ? 0 : plan.hit_blocks;
+            kept = cross ? 0 : plan.hit_blocks * books_.geometry.groups[g].per_span;
             room = room + kept * kTakeHitRoom + plan.promoted[g] * books_.journal.promote_room();
             if (plan.loaded_blocks != 0) kept = plan.loaded_blocks;
             if (plan.load != nullptr) room = room + plan.load->length * (take + kSwapInRoom);
@@ -99,14 +99,23 @@ void Taking::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t i
 // The node's block on the device, after it was brought back if it lies in the host tier. The
 // sequence may not write it: it did not compute it.
 uint32_t Taking::take_found(const Plan &plan, Change *change, uint32_t group, uint32_t index) {
-    uint32_t node = plan.found.nodes[index];
-    uint32_t named = books_.journal.tree().blocks(node)[group];
+    uint32_t named = found_block(plan, group, index);
     if (!is_on_host(named)) return named;
     Taker taker = tenants_.taker(plan.sequence, true);
     taker.sequence = kNone;
-    uint32_t block = books_.journal.promote(group, node, taker);
+    uint32_t block = books_.journal.promote(group, plan.found.nodes[index], taker);
     note_hit(change, group, block, index);
     return block;
+}
+
+// What the nodes that were found name for the table's entry.
+uint32_t Taking::found_block(const Plan &plan, uint32_t group, uint32_t index) const {
+    const PrefixTree &tree = books_.journal.tree();
+    const uint32_t per_span = books_.geometry.groups[group].per_span;
+    if (per_span == 1) [[likely]]
+        return tree.blocks(plan.found.nodes[index])[tree.first_entry(group)];
+    return tree.blocks(
+        plan.found.nodes[index / per_span])[tree.first_entry(group) + index % per_span];
 }
 
 // Holds what was found on the device. It comes first, in all groups: room for the rest may be made
@@ -116,9 +125,9 @@ void Taking::hold_found(const Plan &plan, Change *change, uint32_t group) {
     uint32_t first =
         plan.swapped ? plan.null_front[group] : geometry.first_visible_block(plan.position);
     if (geometry.cross) return;  // a prefix says nothing about another input
-    for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
+    for (uint32_t i = 0; i < plan.hit_blocks * geometry.per_span; ++i) {
         if (geometry.is_null(i, first)) continue;
-        uint32_t named = books_.journal.tree().blocks(plan.found.nodes[i])[group];
+        uint32_t named = found_block(plan, group, i);
         if (named != kNullBlock && !is_on_host(named)) take_hit(change, group, named, i);
     }
 }
@@ -128,7 +137,7 @@ void Taking::take_hits(const Plan &plan, Change *change, uint32_t group) {
     const GroupGeometry &geometry = books_.geometry.groups[group];
     uint32_t first = geometry.first_visible_block(plan.position);
     if (geometry.cross) return;
-    for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
+    for (uint32_t i = 0; i < plan.hit_blocks * geometry.per_span; ++i) {
         uint32_t block =
             geometry.is_null(i, first) ? kNullBlock : take_found(plan, change, group, i);
         books_.journal.append_entry(&s, plan.sequence, group, block);
@@ -152,10 +161,9 @@ uint32_t Taking::bring_in(uint32_t sequence, Change *change, uint32_t group, uin
 // made by evicting.
 void Taking::take_beside_load(const Plan &plan, Change *change, uint32_t group) {
     const GroupGeometry &geometry = books_.geometry.groups[group];
-    const PrefixTree &tree = books_.journal.tree();
     uint32_t first = geometry.first_visible_block(plan.position);
     for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
-        uint32_t named = tree.blocks(plan.found.nodes[i])[group];
+        uint32_t named = found_block(plan, group, i);
         bool has_own = plan.load->block(group, i) != kNullBlock;
         if (is_on_host(named) && !has_own && !geometry.is_null(i, first))
             take_found(plan, change, group, i);
@@ -167,13 +175,12 @@ void Taking::take_beside_load(const Plan &plan, Change *change, uint32_t group) 
 void Taking::take_loaded(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = books_.sequences[plan.sequence];
     const GroupGeometry &geometry = books_.geometry.groups[group];
-    const PrefixTree &tree = books_.journal.tree();
     uint32_t first = geometry.first_visible_block(plan.position);
     take_beside_load(plan, change, group);
     for (uint32_t i = 0; i < plan.loaded_blocks; ++i) {
         uint32_t block = kNullBlock;
         if (!geometry.is_null(i, first)) {
-            if (i < plan.hit_blocks) block = tree.blocks(plan.found.nodes[i])[group];
+            if (i < plan.hit_blocks) block = found_block(plan, group, i);
             if (block == kNullBlock || is_on_host(block))
                 block = bring_in(plan.sequence, change, group, i, plan.load->block(group, i));
         }
@@ -199,9 +206,8 @@ void Taking::swap_in(const Plan &plan, Change *change, uint32_t group) {
     for (uint32_t i = 0; i < t.length; ++i) {
         uint32_t host_block = t.ids.data[i];
         if (host_block == kNullBlock) continue;
-        uint32_t block = i < plan.hit_blocks
-                             ? books_.journal.tree().blocks(plan.found.nodes[i])[group]
-                             : kNullBlock;
+        uint32_t block =
+            i < plan.hit_blocks * geometry.per_span ? found_block(plan, group, i) : kNullBlock;
         if (block == kNullBlock || is_on_host(block)) {
             block = bring_in(plan.sequence, change, group, i, host_block);
             // They also depend on the steps that the host blocks depend on.

@@ -33,6 +33,7 @@ class Taking {
     void note_hit(Change *change, uint32_t group, uint32_t block, uint32_t index);
     void take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index);
     uint32_t take_found(const Plan &plan, Change *change, uint32_t group, uint32_t index);
+    uint32_t found_block(const Plan &plan, uint32_t group, uint32_t index) const;
     void hold_found(const Plan &plan, Change *change, uint32_t group);
     void take_hits(const Plan &plan, Change *change, uint32_t group);
     void swap_in(const Plan &plan, Change *change, uint32_t group);

@@ -73,15 +73,19 @@ void Withdrawal::unpublish_tail(uint32_t sequence) {
     }
 }
 
-// True if another sequence holds a block that the node for this one's block `index` names.
+// True if another sequence holds a block that the node for this one's span `index` names.
 bool Withdrawal::used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const {
     bool swapped = (books_.sequences[sequence].state.flags & Sequence::kSwapped) != 0;
+    const PrefixTree &tree = books_.journal.tree();
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        uint32_t named = books_.journal.tree().blocks(node)[g];
-        if (named == kNullBlock || is_on_host(named)) continue;  // no table names those
-        const BlockTable &t = books_.journal.table(sequence, g);
-        bool own = !swapped && index < t.length && t.ids.data[index] == named;
-        if (books_.journal.pool(g)[named].refs > (own ? 1u : 0u)) return true;
+        const uint32_t per_span = books_.geometry.groups[g].per_span;
+        for (uint32_t k = 0; k < per_span; ++k) {
+            uint32_t named = tree.blocks(node)[tree.first_entry(g) + k], i = index * per_span + k;
+            if (named == kNullBlock || is_on_host(named)) continue;  // no table names those
+            const BlockTable &t = books_.journal.table(sequence, g);
+            bool own = !swapped && i < t.length && t.ids.data[i] == named;
+            if (books_.journal.pool(g)[named].refs > (own ? 1u : 0u)) return true;
+        }
     }
     return false;
 }
@@ -124,15 +128,17 @@ bool Withdrawal::drop_found(uint32_t sequence, const Lookup &found) {
     return has_twin;
 }
 
-// Forgets nodes of the sequence's blocks from `first` on, which no walk from the root reaches.
+// Forgets nodes of the sequence's spans from `first` on, which no walk from the root reaches.
 void Withdrawal::drop_unreachable(uint32_t sequence, uint32_t first) {
     if ((books_.sequences[sequence].state.flags & Sequence::kSwapped) != 0) return;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         const BlockTable &t = books_.journal.table(sequence, g);
-        for (uint32_t i = t.length; i-- > first;) {
+        const uint32_t per_span = books_.geometry.groups[g].per_span;
+        for (uint32_t i = t.length; i-- > first * per_span;) {
             if (t.ids.data[i] == kNullBlock) continue;
             uint32_t node = books_.journal.pool(g)[t.ids.data[i]].node;
-            if (node != kNone && !used_by_others(sequence, i, node)) books_.journal.forget(node);
+            if (node != kNone && !used_by_others(sequence, i / per_span, node))
+                books_.journal.forget(node);
         }
     }
 }

@@ -222,8 +222,8 @@ void World::follow_swaps(Step &step, const std::vector<quire_block_copy> &copies
     }
 }
 
-void World::write_place(const Step &step, const Sequence &seq, uint32_t place) {
-    const uint32_t at = place / config.block_tokens;
+void World::write_place(const Step &step, const Sequence &seq, uint32_t group, uint32_t place) {
+    const uint32_t at = place / config.block_size(group);
     if (at >= table_.size() || table_[at] == 0)
         fail("table-null", "step %u sequence %u: the block of new token %u is null (table of %zu)",
              step.id, seq.id, place, table_.size());
@@ -254,7 +254,7 @@ void World::run_row(Step &step, const Row &row) {
         table(seq, g);
         uint8_t depends = 0;
         for (uint32_t p = begin; p < row.first; ++p) {
-            const int32_t id = table_[p / config.block_tokens];
+            const int32_t id = table_[p / config.block_size(g)];
             if (id != 0) depends |= block_depends(kDevice, g, id);
             seq.depends[p] |= depends;
             if (depends & step.actor.bit) tally_->hits_in_step += p + 1 == row.first;
@@ -276,27 +276,27 @@ void World::run_row(Step &step, const Row &row) {
         table(seq, g);
         if (config.groups[g].kind == QUIRE_GROUP_CROSS) {
             for (uint32_t r = 0; r < row.cross; ++r) {
-                write_place(step, seq, r);
-                memory_.write(g, table_[r / config.block_tokens], r % config.block_tokens,
+                write_place(step, seq, g, r);
+                memory_.write(g, table_[r / config.block_size(g)], r % config.block_size(g),
                               seq.cross_content(r), step.actor.bit, step.actor);
-                memory_.note_token(g, table_[r / config.block_tokens], r % config.block_tokens);
-                note_slot(seq, g, table_[r / config.block_tokens], r % config.block_tokens, r,
+                memory_.note_token(g, table_[r / config.block_size(g)], r % config.block_size(g));
+                note_slot(seq, g, table_[r / config.block_size(g)], r % config.block_size(g), r,
                           seq.cross_content(r), true);
             }
             continue;
         }
         check_shared(step, row, g, last);
         for (uint32_t p = row.first; p < last; ++p) {
-            write_place(step, seq, p);
+            write_place(step, seq, g, p);
             const Content content = p < end
                                         ? seq.content(p)
                                         : make_content(seq.tenant, mix(ahead[p - end], seq.era[p]));
-            memory_.write(g, table_[p / config.block_tokens], p % config.block_tokens, content,
+            memory_.write(g, table_[p / config.block_size(g)], p % config.block_size(g), content,
                           depends, step.actor);
             if (p < end)
-                memory_.note_token(g, table_[p / config.block_tokens], p % config.block_tokens);
-            note_slot(seq, g, table_[p / config.block_tokens], p % config.block_tokens, p, content,
-                      true);
+                memory_.note_token(g, table_[p / config.block_size(g)], p % config.block_size(g));
+            note_slot(seq, g, table_[p / config.block_size(g)], p % config.block_size(g), p,
+                      content, true);
         }
     }
 }
@@ -321,12 +321,12 @@ void World::read_row(Step &step, const Row &row) {
         const uint32_t sinks = std::min(group.sink, from);
         const uint32_t to = cross ? seq.cross_tokens : end;
         for (uint32_t p = sinks > 0 ? 0 : from; p < to; p = p + 1 == sinks ? from : p + 1) {
-            const uint32_t at = p / config.block_tokens;
+            const uint32_t at = p / config.block_size(g);
             if (at >= table_.size() || table_[at] == 0)
                 fail("table-null", "step %u sequence %u group %u: visible token %u has no block",
                      step.id, seq.id, g, p);
             const int32_t id = table_[at];
-            const uint32_t place = p % config.block_tokens;
+            const uint32_t place = p % config.block_size(g);
             const Content found = memory_.read(g, id, place, step.actor);
             const Content wanted = cross ? seq.cross_content(p) : seq.content(p);
             note_slot(seq, g, id, place, p, wanted, false);
@@ -347,7 +347,7 @@ void World::check_tenants(const Step &step, const Sequence &seq) {
         for (const int32_t id : table(seq, g)) {
             if (id == 0) continue;
             const Slot *slots = memory_.block(kDevice, g, id);
-            for (uint32_t place = 0; place < config.block_tokens; ++place) {
+            for (uint32_t place = 0; place < config.block_size(g); ++place) {
                 const uint32_t tenant = tenant_of(slots[place].content);
                 if (tenant == 0 || tenant == seq.tenant) continue;
                 // Poison of another tenant: a zeroing that failed (README.md, question 2).
@@ -386,7 +386,8 @@ void World::check_zeroed(const Step &step) {
             if (named[id]) continue;
             const Slot *slots = memory_.block(kDevice, pool, static_cast<int32_t>(id));
             bool zero = true;
-            for (uint32_t p = 0; p < config.block_tokens; ++p) zero &= slots[p].content == 0;
+            const uint32_t places = memory_.places(kDevice, pool);
+            for (uint32_t p = 0; p < places; ++p) zero &= slots[p].content == 0;
             dirty += !zero;
         }
     }

@@ -4,6 +4,7 @@
 #include "config.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "op.hpp"
 #include "quire/quire.h"
@@ -16,7 +17,7 @@ constexpr const char *kConfigFields =
     "features seed block_tokens queues max_sequences max_tokens watermark host_blocks victim flags "
     "follower lag vocabulary documents swap_rate device shards cut";
 constexpr uint32_t kAbandonPercent = 2;  // of the seeds
-constexpr const char *kGroupFields = "kind window sink blocks";
+constexpr const char *kGroupFields = "kind window sink blocks block_tokens";
 
 // Leaves some of what is allowed out, each with a chance of its own. Those from `limits` on came
 // later and are drawn apart, so that without them a seed is the run that it was.
@@ -37,6 +38,7 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     if (Rng(mix(seed, 0x1EA5E)).percent(60)) set.set(Feature::leases, false);
     if (Rng(mix(seed, 0xA2152E)).percent(60)) set.set(Feature::any_size, false);
     if (Rng(mix(seed, 0x1900)).percent(60)) set.set(Feature::one_pool, false);
+    if (Rng(mix(seed, 0x517E)).percent(60)) set.set(Feature::sizes, false);
     // What is abandoned stays in memory until the process ends, 8 MB for each cache.
     if (!Rng(mix(seed, 0xABA0)).percent(kAbandonPercent)) set.set(Feature::abandon, false);
     return set;
@@ -120,6 +122,25 @@ void share_pool(Config &config) {
     for (GroupConfig &group : config.groups) group.blocks = blocks;
 }
 
+// Gives the groups of a cache without memory, one of which sees all tokens, blocks of different
+// sizes. Drawn apart.
+void resize_groups(Config &config) {
+    const bool apart = config.device != 0 || config.groups.size() < 2 || !config.sees_all() ||
+                       (config.flags & QUIRE_CACHE_HOST_PREFIXES) != 0;
+    if (apart) return config.features.set(Feature::sizes, false);
+    Rng rng(mix(config.seed, 0x517E5));
+    config.features.set(Feature::live, false);
+    config.features.set(Feature::flood, false);
+    config.flags &= ~static_cast<uint32_t>(QUIRE_CACHE_EVENTS | QUIRE_CACHE_EVENT_TOKENS);
+    config.block_tokens = rng.range(1, 5);
+    for (GroupConfig &group : config.groups) {
+        group.block_tokens = config.block_tokens * rng.range(1, 4);
+        if (group.window != 0) group.window = rng.range(1, 3 * group.block_tokens + 2);
+        if (group.sink != 0) group.sink = rng.range(1, 2 * group.block_tokens);
+    }
+    config.max_tokens = rng.range(2, 6) * config.span() + rng.below(6);
+}
+
 // Gives its blocks any number of tokens, which a cache without memory may have. Drawn apart.
 void resize_blocks(Config &config) {
     if (config.device != 0) return config.features.set(Feature::any_size, false);
@@ -137,6 +158,28 @@ void resize_blocks(Config &config) {
 }
 
 }  // namespace
+
+std::vector<uint32_t> Config::block_sizes() const {
+    std::vector<uint32_t> sizes;
+    for (uint32_t g = 0; g < groups.size(); ++g) sizes.push_back(block_size(g));
+    return sizes;
+}
+
+bool Config::uniform() const {
+    const std::vector<uint32_t> sizes = block_sizes();
+    return std::all_of(sizes.begin(), sizes.end(), [&](uint32_t n) { return n == block_tokens; });
+}
+
+uint32_t Config::span() const {
+    uint32_t all = 1;
+    bool any = false;
+    for (uint32_t g = 0; g < groups.size(); ++g) {
+        if (groups[g].kind == QUIRE_GROUP_CROSS) continue;
+        all = std::lcm(all, block_size(g));
+        any = true;
+    }
+    return any ? all : block_tokens;
+}
 
 bool Config::cross() const {
     return std::any_of(groups.begin(), groups.end(),
@@ -242,6 +285,7 @@ Config draw_config(uint64_t seed, FeatureSet allowed) {
     if (config.has(Feature::leases)) make_lessor(config);
     if (config.has(Feature::any_size)) resize_blocks(config);
     if (config.has(Feature::one_pool)) share_pool(config);
+    if (config.has(Feature::sizes)) resize_groups(config);
     return config;
 }
 
@@ -260,7 +304,8 @@ std::string to_text(const Config &c) {
     text += "\n";
     for (const GroupConfig &g : c.groups)
         text += "group kind=" + std::to_string(g.kind) + " window=" + std::to_string(g.window) +
-                " sink=" + std::to_string(g.sink) + " blocks=" + std::to_string(g.blocks) + "\n";
+                " sink=" + std::to_string(g.sink) + " blocks=" + std::to_string(g.blocks) +
+                " block_tokens=" + std::to_string(g.block_tokens) + "\n";
     return text;
 }
 
@@ -281,7 +326,8 @@ bool parse_config_line(const std::string &line, Config &c) {
     if (line.rfind("group", 0) != 0) return false;
     const std::vector<uint64_t> v = parse_fields(line, kGroupFields);
     c.groups.push_back({static_cast<uint32_t>(v[0]), static_cast<uint32_t>(v[1]),
-                        static_cast<uint32_t>(v[2]), static_cast<uint32_t>(v[3])});
+                        static_cast<uint32_t>(v[2]), static_cast<uint32_t>(v[3]),
+                        static_cast<uint32_t>(v[4])});
     return true;
 }
 

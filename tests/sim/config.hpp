@@ -19,7 +19,8 @@ struct GroupConfig {
     uint32_t kind = 0;  // QUIRE_GROUP_*
     uint32_t window = 0;
     uint32_t sink = 0;
-    uint32_t blocks = 0;  // the null block included
+    uint32_t blocks = 0;        // the null block included
+    uint32_t block_tokens = 0;  // 0: the cache's
 };
 
 struct Config {
@@ -55,6 +56,17 @@ struct Config {
     // Pools that hold different blocks, and the group's.
     uint32_t pool_count() const { return one_pool() ? 1 : static_cast<uint32_t>(groups.size()); }
     uint32_t pool_of(uint32_t group) const { return one_pool() ? 0 : group; }
+    // Tokens of a block of the group.
+    uint32_t block_size(uint32_t group) const {
+        const uint32_t own = groups[group].block_tokens;
+        return own != 0 ? own : block_tokens;
+    }
+    std::vector<uint32_t> block_sizes() const;
+    // All groups have the cache's block_tokens.
+    bool uniform() const;
+    // The least tokens that are whole blocks of all groups but those of cross attention: there a
+    // prefix ends.
+    uint32_t span() const;
     // All groups are full or latent, so lengths are exact: nothing falls out of a window.
     bool exact() const;
     // No group drops tokens: what is found has all that is before it.

@@ -18,7 +18,7 @@ void World::inherit(const Step &step, Sequence &seq) {
 
 uint8_t World::block_depends(Tier tier, uint32_t group, int32_t block) {
     uint8_t depends = 0;
-    for (uint32_t place = 0; place < config.block_tokens; ++place)
+    for (uint32_t place = 0; place < config.block_size(group); ++place)
         depends |= memory_.at(tier, group, block, place).depends;
     return depends;
 }
@@ -35,13 +35,13 @@ void World::follow_blocks(Sequence &seq) {
         if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
         table(seq, g);
         for (uint32_t p = 0; p < end; ++p) {
-            const uint32_t at = p / config.block_tokens;
+            const uint32_t at = p / config.block_size(g);
             if (at >= table_.size() || (table_[at] == 0 && !seq.swapped)) continue;
             const Tier tier = seq.swapped ? kHost : kDevice;
             has_block[p] = 1;
             found[p] |= p < seq.found_end
                             ? block_depends(tier, g, table_[at])
-                            : memory_.at(tier, g, table_[at], p % config.block_tokens).depends;
+                            : memory_.at(tier, g, table_[at], p % config.block_size(g)).depends;
         }
     }
     uint8_t before = 0;
@@ -52,17 +52,27 @@ void World::follow_blocks(Sequence &seq) {
     }
 }
 
+// Tokens before `end` that are whole blocks in every group.
+uint32_t World::whole_blocks(uint32_t end) const {
+    uint32_t whole = end;
+    for (uint32_t g = 0; g < blocks_.size(); ++g)
+        if (config.groups[g].kind != QUIRE_GROUP_CROSS)
+            whole = std::min(whole, end - end % config.block_size(g));
+    return whole;
+}
+
 // It is about to write into a found block, or a copy of one, whose other slots are not its own: the
 // library knows what a found block depends on as a whole, so its tokens there may be lost with it.
 void World::note_beside(Sequence &seq, const Row &row) {
-    const uint32_t whole = row.first / config.block_tokens * config.block_tokens;
+    const uint32_t whole = whole_blocks(row.first);
     uint8_t depends = 0;
     if (row.hit == 0 && (seq.unsure_end > whole || seq.found_end > whole))
         for (uint32_t g = 0; g < blocks_.size(); ++g) {
             if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
-            const uint32_t at = whole / config.block_tokens;
             const std::vector<int32_t> &ids = table(seq, g);
-            if (at < ids.size() && ids[at] != 0) depends |= block_depends(kDevice, g, ids[at]);
+            const uint32_t size = config.block_size(g);
+            for (uint32_t at = whole / size; at < ids.size() && at * size <= row.first; ++at)
+                if (ids[at] != 0) depends |= block_depends(kDevice, g, ids[at]);
         }
     for (uint32_t p = whole; p < row.first; ++p) seq.beside[p] |= depends;
     std::fill(seq.beside.begin() + (row.first - row.hit), seq.beside.end(), uint8_t{0});
@@ -71,7 +81,7 @@ void World::note_beside(Sequence &seq, const Row &row) {
 // Which of its blocks are, or may be, found ones when the row writes its tokens.
 void World::note_found(Sequence &seq, const Row &row, bool was_swapped) {
     note_beside(seq, row);
-    const uint32_t whole = row.first / config.block_tokens * config.block_tokens;
+    const uint32_t whole = whole_blocks(row.first);
     seq.unsure_end = was_swapped ? row.first : std::min(seq.unsure_end, whole);
     seq.found_end = row.hit != 0 ? row.first : std::min(seq.found_end, whole);
 }

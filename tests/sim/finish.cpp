@@ -119,11 +119,11 @@ void World::hold_tokens() {
             table_ = seq->swapped ? seq->in_host[g] : table(*seq, g);
             const uint32_t end =
                 seq->may_move ? std::max(seq->computed, seq->move_end) : seq->computed;
-            for (uint32_t p = 0; p < end && p / config.block_tokens < table_.size(); ++p) {
-                const int32_t id = table_[p / config.block_tokens];
+            for (uint32_t p = 0; p < end && p / config.block_size(g) < table_.size(); ++p) {
+                const int32_t id = table_[p / config.block_size(g)];
                 const bool maybe = seq->may_move && p >= seq->move_begin;
                 if (id != 0)
-                    memory_.hold(seq->swapped ? kHost : kDevice, g, id, p % config.block_tokens,
+                    memory_.hold(seq->swapped ? kHost : kDevice, g, id, p % config.block_size(g),
                                  maybe ? Held::maybe : Held::yes);
             }
         }
@@ -141,7 +141,8 @@ std::vector<World::Owed> World::owed_blocks(uint8_t bit) {
     for (uint32_t g = 0; g < config.pool_count(); ++g)
         for (uint32_t at = 1; at < blocks_[g]; ++at) {
             const int32_t id = static_cast<int32_t>(at);
-            if (memory_.zeros_owed(kDevice, g, id, bit) == Zeros::owed) owed.push_back({g, id});
+            const uint32_t of = memory_.group_of(kDevice, g, id);
+            if (memory_.zeros_owed(kDevice, of, id, bit) == Zeros::owed) owed.push_back({of, id});
         }
     return owed;
 }
@@ -192,9 +193,9 @@ World::Loss World::loss(Sequence &seq, uint8_t bit) {
         table(seq, g);
         if (seq.swapped && g < seq.in_host.size()) table_ = seq.in_host[g];
         const uint32_t held = seq.swapped ? seq.computed : end;  // the rest was given up
-        for (uint32_t at = 0; at < table_.size() && at * config.block_tokens < held; ++at) {
+        for (uint32_t at = 0; at < table_.size() && at * config.block_size(g) < held; ++at) {
             if (table_[at] == 0) continue;
-            const uint32_t begin = at * config.block_tokens;
+            const uint32_t begin = at * config.block_size(g);
             const Tier tier = seq.swapped ? kHost : kDevice;
             if (begin < seq.unsure_end && block_depends(tier, g, table_[at]) & bit)
                 loss.least = std::min(loss.least, begin);

@@ -9,8 +9,8 @@
 namespace sim {
 
 void World::note_first_block(const Sequence &seq, uint32_t owner) {
-    if (seq.computed < config.block_tokens) return;
-    const Content content = seq.content(config.block_tokens - 1);
+    if (seq.computed < config.span()) return;
+    const Content content = seq.content(config.span() - 1);
     const auto [at, added] = first_blocks_.try_emplace(content, owner);
     if (!added && at->second != owner) at->second = 0;
 }
@@ -26,14 +26,14 @@ uint32_t World::kept_prefix(const Sequence &seq, uint32_t length) const {
         uint32_t same = 0;
         while (same < end && other->chain[same] == seq.chain[same] && other->era[same] == epoch_)
             ++same;
-        const uint32_t blocks = (same + config.block_tokens - 1) / config.block_tokens;
-        kept = std::max(kept, blocks * config.block_tokens);  // one that it holds in part, too
+        const uint32_t blocks = (same + config.span() - 1) / config.span();
+        kept = std::max(kept, blocks * config.span());  // one that it holds in part, too
     }
     // Without full attention a block stays for what is published after it: only what no other
     // sequence ever had is sure to be forgotten.
     if (config.sees_all()) return kept;
-    if (seq.was_cut || length < config.block_tokens) return ~0u;
-    const Content first = make_content(seq.tenant, mix(seq.chain[config.block_tokens - 1], epoch_));
+    if (seq.was_cut || length < config.span()) return ~0u;
+    const Content first = make_content(seq.tenant, mix(seq.chain[config.span() - 1], epoch_));
     const auto at = first_blocks_.find(first);
     return at == first_blocks_.end() || at->second != seq.id ? ~0u : kept;
 }
@@ -81,12 +81,12 @@ bool World::nodes_may_be_short() const {
 // A commit may find the tree short of nodes: then sequences publish nothing any more.
 void World::take_unpublished(const Step &step) {
     for (const Row &row : step.rows) {
-        const uint32_t end = (row.first + row.count + row.ahead) / config.block_tokens;
-        nodes_most_ += (end - row.first / config.block_tokens) * blocks_.size();
+        const uint32_t end = (row.first + row.count + row.ahead) / config.span();
+        nodes_most_ += (end - row.first / config.span()) * blocks_.size();
     }
     if (!nodes_may_be_short()) return;
     for (auto &seq : sequences) {
-        if (seq->unpublished || seq->computed < config.block_tokens) continue;
+        if (seq->unpublished || seq->computed < config.span()) continue;
         seq->unpublished = (info(*seq).flags & QUIRE_SEQ_UNPUBLISHED) != 0;
         tally_->short_of_nodes += seq->unpublished;
     }

@@ -40,8 +40,8 @@ Sequence World::run_of(const Lease &lease, uint32_t doc, uint32_t tokens) const 
 
 std::vector<Content> World::block_of(const Sequence &run, uint32_t place) const {
     std::vector<Content> contents;
-    for (uint32_t p = 0; p < config.block_tokens; ++p)
-        contents.push_back(run.content(place * config.block_tokens + p));
+    for (uint32_t p = 0; p < config.span(); ++p)
+        contents.push_back(run.content(place * config.span() + p));
     return contents;
 }
 
@@ -169,7 +169,7 @@ std::vector<int32_t> World::take_blocks(Lease &lease, uint32_t group, uint32_t c
         open->uses.push_back({LeaseUse::taken,
                               lease.id,
                               {group, id},
-                              std::vector<Content>(config.block_tokens, filler)});
+                              std::vector<Content>(config.block_size(group), filler)});
     }
     tenants_were_run_.insert(find_namespace(lease.ns)->handle);
     open->leases_changed.insert(lease.id);
@@ -270,7 +270,7 @@ bool World::pin(const Op &op) {
 
 // Content that is found is the run's. What the open step makes of it, its commit decides.
 void World::check_found(const Lease &lease, GroupBlock block, const std::vector<Content> &wanted) {
-    for (uint32_t p = 0; p < config.block_tokens; ++p) {
+    for (uint32_t p = 0; p < config.block_size(block.first); ++p) {
         const Slot &slot = memory_.at(kDevice, block.first, block.second, p);
         if (slot.content != wanted[p])
             fail("lease-content", "lease %u finds block %d of group %u, whose place %u holds %s",
@@ -292,7 +292,7 @@ bool World::match(const Op &op) {
         q_->lease_match(cache_, how == QUIRE_MATCH_PIN ? open->handle : 0, lease->handle,
                         run.tokens.data(), tokens, how, ids.data(), &result, &error_);
     if (how == QUIRE_MATCH_PIN && lease_is_busy(status, before)) return true;
-    if (!config.sees_all()) {
+    if (!config.sees_all() || !config.uniform()) {
         expect(status, {QUIRE_E_UNSUPPORTED}, "quire_lease_match where all groups have windows");
         return true;
     }
@@ -303,7 +303,7 @@ bool World::match(const Op &op) {
         return true;
     }
     if (how != QUIRE_MATCH_PIN) unchanged(before, "match-effect");
-    if (result.blocks > tokens / config.block_tokens)
+    if (result.blocks > tokens / config.span())
         fail("lease-match", "lease %u finds %u blocks of %u tokens", lease->id, result.blocks,
              tokens);
     tally_->lease_hits += result.blocks;
@@ -325,7 +325,7 @@ bool World::match(const Op &op) {
         }
     if (how != QUIRE_MATCH_PIN) return true;
     open->leases_changed.insert(lease->id);
-    open->lease_hits.emplace_back(lease->ns, result.blocks * config.block_tokens);
+    open->lease_hits.emplace_back(lease->ns, result.blocks * config.span());
     return true;
 }
 
@@ -333,7 +333,7 @@ bool World::match(const Op &op) {
 bool World::publish(const Op &op) {
     Lease *lease = find_lease(op.f[0]);
     const auto groups = static_cast<uint32_t>(blocks_.size());
-    const uint32_t places = std::min(op.f[2], config.max_tokens / config.block_tokens);
+    const uint32_t places = std::min(op.f[2], config.max_tokens / config.span());
     if (!open || lease == nullptr || places == 0) return false;
     std::vector<int32_t> ids(static_cast<size_t>(places) * groups);
     for (uint32_t g = 0; g < groups; ++g) {
@@ -342,7 +342,7 @@ bool World::publish(const Op &op) {
         if (taken.empty()) return true;
         for (uint32_t i = 0; i < places; ++i) ids[i * groups + g] = taken[i];
     }
-    const Sequence run = run_of(*lease, op.f[1], places * config.block_tokens);
+    const Sequence run = run_of(*lease, op.f[1], places * config.span());
     std::vector<int32_t> named(ids.size());
     quire_lease_result result = no_result();
     const Snapshot before = look(true);
@@ -350,7 +350,7 @@ bool World::publish(const Op &op) {
         q_->lease_publish(cache_, open->handle, lease->handle, run.tokens.data(), run.known(),
                           ids.data(), named.data(), &result, &error_);
     if (lease_is_busy(status, before)) return true;
-    if (!config.sees_all() || (config.flags & QUIRE_CACHE_NO_PREFIX) != 0) {
+    if (!config.sees_all() || !config.uniform() || (config.flags & QUIRE_CACHE_NO_PREFIX) != 0) {
         expect(status, {QUIRE_E_UNSUPPORTED}, "quire_lease_publish where nothing is published");
         unchanged(before, "error-changes");
         return true;

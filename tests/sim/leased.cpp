@@ -17,7 +17,7 @@ void World::write_leased(const Step &step) {
         Lease *lease = find_lease(use.lease);
         const bool is_published = use.kind == LeaseUse::published;
         tenants_ran_.insert(find_namespace(lease->ns)->handle);
-        for (uint32_t p = 0; p < config.block_tokens; ++p) {
+        for (uint32_t p = 0; p < config.block_size(group); ++p) {
             const Slot &slot = memory_.at(kDevice, group, id, p);
             const uint32_t tenant = tenant_of(slot.content);
             if (tenant != 0 && tenant != lease->tenant)
@@ -42,7 +42,7 @@ void World::read_leased(const Step &step) {
     for (const LeaseUse &use : step.uses) {
         if (use.kind != LeaseUse::read) continue;
         const auto [group, id] = use.block;
-        for (uint32_t p = 0; p < config.block_tokens; ++p) {
+        for (uint32_t p = 0; p < config.block_size(group); ++p) {
             const Content found = memory_.read(group, id, p, step.actor);
             if (found == use.contents[p]) continue;
             fail("lease-content", "step %u lease %u group %u: block %d place %u holds %s", step.id,
@@ -74,7 +74,7 @@ std::map<GroupBlock, Zeros> World::foresee_leases(uint8_t bit) {
     for (const auto &lease : leases)
         for (const auto &[block, count] : lease->held) {
             bool touched = false;
-            for (uint32_t p = 0; p < config.block_tokens; ++p) {
+            for (uint32_t p = 0; p < config.block_size(block.first); ++p) {
                 const Slot &slot = memory_.at(kDevice, block.first, block.second, p);
                 touched |= ((slot.zero_by | slot.zeroed_by | slot.heirs) & bit) != 0;
             }
@@ -113,7 +113,7 @@ void World::take_failure_of_leases(const std::map<GroupBlock, Zeros> &leaving) {
         // Slots that depended on the step are poison now.
         std::erase_if(lease->contents, [&](const auto &known) {
             const auto [group, id] = known.first;
-            for (uint32_t p = 0; p < config.block_tokens; ++p)
+            for (uint32_t p = 0; p < config.block_size(group); ++p)
                 if (memory_.at(kDevice, group, id, p).content & kPoison) return true;
             return false;
         });

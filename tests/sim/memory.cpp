@@ -10,7 +10,8 @@ const char *tier_name(Tier tier) { return tier == kDevice ? "block" : "host bloc
 
 }  // namespace
 
-void Memory::reset(uint32_t block_tokens, const std::vector<uint32_t> &device_blocks,
+void Memory::reset(const std::vector<uint32_t> &block_tokens,
+                   const std::vector<uint32_t> &device_blocks,
                    const std::vector<uint32_t> &host_blocks, bool one_pool) {
     block_tokens_ = block_tokens;
     one_pool_ = one_pool;
@@ -19,8 +20,12 @@ void Memory::reset(uint32_t block_tokens, const std::vector<uint32_t> &device_bl
         const size_t pools = one_pool ? 1 : counts.size();
         pools_[tier].assign(pools, {});
         for (size_t g = 0; g < pools; ++g) {
+            const uint32_t places =
+                one_pool ? *std::max_element(block_tokens.begin(), block_tokens.end())
+                         : block_tokens[g];
             pools_[tier][g].blocks = counts[g];
-            pools_[tier][g].slots.assign(static_cast<size_t>(counts[g]) * block_tokens, {});
+            pools_[tier][g].places = places;
+            pools_[tier][g].slots.assign(static_cast<size_t>(counts[g]) * places, {});
             pools_[tier][g].must_zero.assign(counts[g], 0);
         }
     }
@@ -28,10 +33,10 @@ void Memory::reset(uint32_t block_tokens, const std::vector<uint32_t> &device_bl
 
 Slot &Memory::at(Tier tier, uint32_t group, int32_t block, uint32_t place) {
     Pool &pool = this->pool(tier, group);
-    if (block < 0 || static_cast<uint32_t>(block) >= pool.blocks || place >= block_tokens_)
+    if (block < 0 || static_cast<uint32_t>(block) >= pool.blocks || place >= pool.places)
         fail("id-range", "group %u: %s %d place %u lies outside a pool of %u blocks", group,
              tier_name(tier), block, place, pool.blocks);
-    return pool.slots[static_cast<size_t>(block) * block_tokens_ + place];
+    return pool.slots[static_cast<size_t>(block) * pool.places + place];
 }
 
 const Slot *Memory::block(Tier tier, uint32_t group, int32_t block) const {
@@ -39,7 +44,7 @@ const Slot *Memory::block(Tier tier, uint32_t group, int32_t block) const {
     if (block < 0 || static_cast<uint32_t>(block) >= pool.blocks)
         fail("id-range", "group %u: %s %d lies outside a pool of %u blocks", group, tier_name(tier),
              block, pool.blocks);
-    return &pool.slots[static_cast<size_t>(block) * block_tokens_];
+    return &pool.slots[static_cast<size_t>(block) * pool.places];
 }
 
 void Memory::check_read(Slot &slot, Tier tier, uint32_t group, int32_t block, uint32_t place,
@@ -126,7 +131,7 @@ void Memory::copy_place(Tier to, Tier from, uint32_t group, int32_t src, uint32_
 
 void Memory::copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t dst,
                         const Actor &actor) {
-    for (uint32_t place = 0; place < block_tokens_; ++place) {
+    for (uint32_t place = 0; place < pool(to, group).places; ++place) {
         Slot &source = at(from, group, src, place);
         Slot &target = at(to, group, dst, place);
         ++accesses_;
@@ -153,7 +158,7 @@ void Memory::copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t
 }
 
 void Memory::zero_block(uint32_t group, int32_t block, const Actor &actor) {
-    for (uint32_t place = 0; place < block_tokens_; ++place) {
+    for (uint32_t place = 0; place < pool(kDevice, group).places; ++place) {
         Slot &slot = at(kDevice, group, block, place);
         const Content before = slot.content;
         write(group, block, place, 0, distrust_copies_ ? actor.bit : 0, actor);
@@ -181,7 +186,7 @@ void Memory::hold_contents(uint32_t group, const std::set<Content> &contents) {
 
 Zeros Memory::zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit) {
     Zeros owed = Zeros::none;
-    for (uint32_t place = 0; place < block_tokens_; ++place) {
+    for (uint32_t place = 0; place < block_tokens_[group]; ++place) {
         const Slot &slot = at(tier, group, block, place);
         const bool failed = (slot.token_by & bit) != 0;
         const Held held = failed ? Held::no : slot.held;
@@ -194,7 +199,7 @@ Zeros Memory::zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit) 
 
 bool Memory::given_up(uint32_t group, int32_t block, uint8_t bit) {
     bool some = false;
-    for (uint32_t place = 0; place < block_tokens_; ++place) {
+    for (uint32_t place = 0; place < block_tokens_[group]; ++place) {
         const Slot &slot = at(kDevice, group, block, place);
         if ((slot.zero_by & bit) == 0 || slot.held != Held::no) continue;
         if (!slot.has_token || (slot.token_by & bit) != 0) return false;

@@ -84,15 +84,17 @@ enum class Zeros : uint8_t { none, unsure, owed };
 
 struct Pool {
     uint32_t blocks = 0;
-    std::vector<Slot> slots;         // [blocks][block_tokens]
+    std::vector<Slot> slots;         // [blocks][places]
+    uint32_t places = 1;             // of a block: the most that any of its groups has
     std::vector<uint8_t> must_zero;  // [blocks] 1: before it is handed out
 };
 
 class Memory {
  public:
-    // The numbers are those of each group's pool; one_pool: it is the same for all groups.
-    void reset(uint32_t block_tokens, const std::vector<uint32_t> &device_blocks,
-               const std::vector<uint32_t> &host_blocks, bool one_pool);
+    // By group: tokens of a block, and blocks of its pool. one_pool: all groups have the same one.
+    void reset(const std::vector<uint32_t> &block_tokens,
+               const std::vector<uint32_t> &device_blocks, const std::vector<uint32_t> &host_blocks,
+               bool one_pool);
 
     uint32_t blocks(Tier tier, uint32_t group) const { return pool(tier, group).blocks; }
     Slot &at(Tier tier, uint32_t group, int32_t block, uint32_t place);
@@ -138,7 +140,12 @@ class Memory {
     // The step `bit` is done and counts for nothing any more.
     void settle(uint8_t bit);
 
-    uint32_t block_tokens() const { return block_tokens_; }
+    // The group that has written the block, of those that share the pool of `group`.
+    uint32_t group_of(Tier tier, uint32_t group, int32_t block) const {
+        return one_pool_ ? this->block(tier, group, block)->group : group;
+    }
+    // Places of all of a block's memory.
+    uint32_t places(Tier tier, uint32_t group) const { return pool(tier, group).places; }
     // Slots written or read so far.
     uint64_t accesses() const { return accesses_; }
     void take_accesses(const Memory &other) { accesses_ += other.accesses_; }
@@ -162,7 +169,7 @@ class Memory {
         return pools_[tier][one_pool_ ? 0 : group];
     }
 
-    uint32_t block_tokens_ = 1;
+    std::vector<uint32_t> block_tokens_;  // by group
     uint64_t accesses_ = 0;
     uint64_t noise_ = 0;
     bool distrust_copies_ = false;

@@ -165,7 +165,7 @@ void World::adopt_migration(Migration &m) {
 void World::move_memory(const std::vector<quire_block_move> &moves,
                         const std::vector<uint32_t> &device, const std::vector<uint32_t> &host) {
     Memory next;
-    next.reset(config.block_tokens, device, host, config.one_pool());
+    next.reset(config.block_sizes(), device, host, config.one_pool());
     std::vector<std::vector<uint8_t>> taken[2];
     for (uint32_t tier = 0; tier < 2; ++tier)
         for (const uint32_t blocks : tier == kDevice ? device : host)
@@ -174,7 +174,7 @@ void World::move_memory(const std::vector<quire_block_move> &moves,
         if (move.group >= blocks_.size() || move.tier > 1)
             fail("migrate", "a move of group %u, tier %u", move.group, move.tier);
         const Tier tier = move.tier == QUIRE_TIER_DEVICE ? kDevice : kHost;
-        for (uint32_t place = 0; place < config.block_tokens; ++place) {
+        for (uint32_t place = 0; place < memory_.places(tier, move.group); ++place) {
             Slot &to = next.at(tier, move.group, move.dst, place);
             to.content = memory_.at(tier, move.group, move.src, place).content;
             to.writer = memory_.at(tier, move.group, move.src, place).writer;

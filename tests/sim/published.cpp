@@ -21,22 +21,26 @@ void World::note_full_blocks(const Sequence &seq) {
     uint32_t in_era = 0;
     while (in_era < end && seq.era[in_era] == epoch_) ++in_era;
     name_blocks(seq, in_era);
-    uint64_t hash = kFullBlock;
-    uint64_t before = kFullBlock;
-    for (uint32_t p = 0; p < end && seq.era[p] == epoch_; ++p) {
-        hash = mix(hash, seq.content(p));
-        if ((p + 1) % config.block_tokens != 0) continue;
-        full_blocks_.insert(hash);
-        full_pairs_.insert(mix(before, hash));
-        before = hash;
-        hash = kFullBlock;
+    const std::vector<uint32_t> sizes = config.block_sizes();
+    for (const uint32_t size : std::set<uint32_t>{sizes.begin(), sizes.end()}) {
+        uint64_t hash = kFullBlock;
+        uint64_t before = kFullBlock;
+        for (uint32_t p = 0; p < in_era / config.span() * config.span(); ++p) {
+            hash = mix(hash, seq.content(p));
+            if ((p + 1) % size != 0) continue;
+            full_blocks_.insert(hash);
+            full_pairs_.insert(mix(before, hash));
+            before = hash;
+            hash = kFullBlock;
+        }
     }
 }
 
 // True if the block holds what was published since the last reset, in a namespace that still lives.
 bool World::may_be_published(uint32_t group, int32_t block) const {
     const uint32_t tenant = tenant_of(memory_.block(kDevice, group, block)[0].content);
-    return full_blocks_.count(block_hash(kDevice, group, block)) != 0 &&
+    const uint32_t of = memory_.group_of(kDevice, group, block);
+    return full_blocks_.count(block_hash(kDevice, of, block)) != 0 &&
            std::any_of(namespaces.begin(), namespaces.end(),
                        [tenant](const Namespace &ns) { return ns.tenant == tenant; });
 }
@@ -105,14 +109,15 @@ void World::hold_published(uint8_t bit) {
     for (uint32_t g = 0; g < config.pool_count(); ++g)
         for (uint32_t at = 1; at < blocks_[g]; ++at) {
             const int32_t id = static_cast<int32_t>(at);
-            if (memory_.zeros_owed(kDevice, g, id, bit) == Zeros::none) continue;
+            const uint32_t of = memory_.group_of(kDevice, g, id);
+            if (memory_.zeros_owed(kDevice, of, id, bit) == Zeros::none) continue;
             if (held.empty()) held = published_blocks();
-            if (zeros_cost() == Zeros::owed && memory_.given_up(g, id, bit)) {
+            if (zeros_cost() == Zeros::owed && memory_.given_up(of, id, bit)) {
                 ++tally_->given_up;
                 tally_->given_up_published += held[g][at] == Held::yes;
                 tally_->given_up_unsure += held[g][at] == Held::maybe;
             }
-            for (uint32_t place = 0; place < config.block_tokens; ++place)
+            for (uint32_t place = 0; place < config.block_size(of); ++place)
                 memory_.hold(kDevice, g, id, place, held[g][at]);
         }
 }

@@ -161,14 +161,14 @@ void World::check_run(const Items &items, size_t index, const Sequence &seq, uin
     if (seq.computed != 0 && result.hit_tokens != 0)
         fail("hits", "sequence %u has %u computed tokens and yet %u hits", seq.id, seq.computed,
              result.hit_tokens);
-    if (result.hit_tokens % config.block_tokens != 0 || result.hit_tokens >= total ||
+    if (result.hit_tokens % config.span() != 0 || result.hit_tokens >= total ||
         result.hit_tokens > unknown || result.hit_tokens > total - plan.drafts)
         fail("hits", "sequence %u: %u hits of %u tokens (%u drafts, unknown from %u)", seq.id,
              result.hit_tokens, total, plan.drafts, unknown);
     if (result.hit_tokens != 0 &&
         (seq.cross_tokens != 0 || (config.flags & QUIRE_CACHE_NO_PREFIX) != 0))
         fail("hits", "sequence %u finds %u tokens, and may find none", seq.id, result.hit_tokens);
-    if (result.hit_tokens > plan.most_hits(config.block_tokens))
+    if (result.hit_tokens > plan.most_hits(config.span()))
         fail("hit-limit", "sequence %u finds %u tokens; its item's limit is %u", seq.id,
              result.hit_tokens, plan.limit);
     // A probe speaks of the queue that wrote; drafts are never found, a preemption may evict.
@@ -211,7 +211,7 @@ uint32_t World::gave_back(const Sequence &seq) {
 void World::count_limit(const PlannedItem &plan, const Sequence &seq, uint32_t hits) {
     if (plan.limit == 0) return;
     ++tally_->limits;
-    tally_->limits_reached += hits != 0 && hits == plan.most_hits(config.block_tokens);
+    tally_->limits_reached += hits != 0 && hits == plan.most_hits(config.span());
     tally_->limits_ignored += seq.computed != 0;
     tally_->limits_of_swapped += seq.computed != 0 && seq.swapped;
 }
@@ -362,7 +362,7 @@ void World::take_wait(Items &items, size_t index, uint64_t room_before) {
     // With nothing unfinished, every block that is free or cached may be had. One more than the
     // whole length covers a copy on write.
     const uint32_t total = seq.known() + static_cast<uint32_t>(plan.tokens.size()) + plan.ahead;
-    uint32_t most = (total + config.block_tokens - 1) / config.block_tokens + 1;
+    uint32_t most = (total + config.block_size(0) - 1) / config.block_size(0) + 1;
     // All that a swap took out comes in again, its lookahead too.
     if (seq.swapped) most = std::max(most, seq.swap_blocks + 1);
     if (config.groups.size() == 1 && result.reason == QUIRE_WAIT_POOL &&

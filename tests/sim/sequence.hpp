@@ -117,10 +117,11 @@ struct Sequence {
         chain.resize(count);
         if (computed > count) computed = count;
     }
-    // It has the first `count` tokens of what it was, perhaps only a part of a found block.
-    void leave_found(uint32_t count, uint32_t block_tokens) {
+    // It has the first `count` tokens of what it was, perhaps only a part of a found block. whole:
+    // those that are whole blocks.
+    void leave_found(uint32_t count, uint32_t whole) {
         if (found_end <= count) return;
-        found_end = count / block_tokens * block_tokens;
+        found_end = whole;
         unsure_end = unsure_end > count ? unsure_end : count;
     }
     Content content(uint32_t place) const {

@@ -142,7 +142,7 @@ bool World::fork(const Op &op) {
     child->id = child_id;
     child->load = {};
     child->cut(count);
-    child->leave_found(count, config.block_tokens);
+    child->leave_found(count, whole_blocks(count));
     child->ahead = 0;
     child->lost = child->preempted = child->swapped = false;
     child->in_step = child->has_item = child->ahead_written = false;
@@ -196,9 +196,9 @@ bool World::truncate(const Op &op) {
     changed_since_begin_ = true;
     const quire_seq_info got = info(*seq);
     if (count < seq->known()) seq->may_move &= got.computed_tokens == count;
-    seq->was_cut |= count < seq->known() && seq->known() >= config.block_tokens;
+    seq->was_cut |= count < seq->known() && seq->known() >= config.span();
     seq->cut(count);
-    seq->leave_found(count, config.block_tokens);
+    seq->leave_found(count, whole_blocks(count));
     if (unsure) {
         seq->drafts = std::min(seq->drafts, got.draft_tokens);
         seq->computed = std::min(seq->computed, got.computed_tokens);
@@ -261,9 +261,9 @@ void World::note_tokens(const Sequence &seq, uint32_t first) {
         if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
         table(seq, g);
         for (uint32_t p = first; p < seq.known(); ++p) {
-            const uint32_t at = p / config.block_tokens;
+            const uint32_t at = p / config.block_size(g);
             if (at < table_.size() && table_[at] != 0)
-                memory_.note_token(g, table_[at], p % config.block_tokens);
+                memory_.note_token(g, table_[at], p % config.block_size(g));
         }
     }
 }
@@ -376,7 +376,7 @@ bool World::probe(const Op &op) {
     } else {
         tally_->probes_found += hit != 0;
         const uint32_t unknown = seq->first_unknown();
-        if (hit % config.block_tokens != 0 || (hit != 0 && hit >= total) ||
+        if (hit % config.span() != 0 || (hit != 0 && hit >= total) ||
             (hit != 0 && unknown < seq->known() && hit > unknown))
             fail("probe", "sequence %u: %u hits of %u tokens", seq->id, hit, total);
         if (hit != 0 && (seq->computed != 0 || seq->cross_tokens != 0 ||

@@ -31,7 +31,7 @@ uint32_t World::reads_to(const Step &step, const Sequence &other) const {
 void World::check_shared(const Step &step, const Row &row, uint32_t group, uint32_t last) {
     const std::vector<int32_t> own = table_;
     const Namespace *space = find_namespace(find(row.seq)->ns);
-    const uint32_t begin = row.first / config.block_tokens;
+    const uint32_t begin = row.first / config.block_size(group);
     for (const auto &other : sequences) {
         if (other->id == row.seq || other->ns != space->id || other->swapped) continue;
         uint32_t other_first = ~0u;  // that it writes in this step
@@ -43,12 +43,12 @@ void World::check_shared(const Step &step, const Row &row, uint32_t group, uint3
             }
         const uint32_t end = reads_to(step, *other);
         const std::vector<int32_t> &ids = table(*other, group);
-        for (uint32_t at = begin; at * config.block_tokens < last; ++at) {
+        for (uint32_t at = begin; at * config.block_size(group) < last; ++at) {
             if (at >= own.size() || at >= ids.size() || own[at] == 0 || own[at] != ids[at])
                 continue;
-            const uint32_t first = std::max(row.first, at * config.block_tokens);
-            const bool both = other_first < (at + 1) * config.block_tokens &&
-                              other_last > at * config.block_tokens;
+            const uint32_t first = std::max(row.first, at * config.block_size(group));
+            const bool both = other_first < (at + 1) * config.block_size(group) &&
+                              other_last > at * config.block_size(group);
             ++tally_->shared_in_place;
             if ((first < end || both) && !tolerate("shared-write"))
                 fail("shared-write",
@@ -72,7 +72,7 @@ void World::check_copied(const Step &step, const quire_block_copy &copy) {
         const uint32_t end = cross ? other->cross_tokens : reads_to(step, *other);
         const std::vector<int32_t> &ids = table(*other, copy.group);
         for (uint32_t at = 0; at < ids.size(); ++at)
-            if (ids[at] == copy.dst && at * config.block_tokens + place < end &&
+            if (ids[at] == copy.dst && at * config.block_size(copy.group) + place < end &&
                 !tolerate("shared-write"))
                 fail("shared-write",
                      "a copy of step %u, kind %u, goes to block %d place %u of group %u, which "

@@ -22,7 +22,7 @@ bool among(quire_status status, const std::vector<quire_status> &list) {
 void World::probe_first(Items &items) {
     const PlannedItem &plan = items.planned[0];
     const Sequence &seq = *find(plan.seq);
-    const uint32_t most = plan.most_hits(config.block_tokens);
+    const uint32_t most = plan.most_hits(config.span());
     std::vector<uint32_t> tokens;
     for (size_t i = 0; i < plan.tokens.size(); ++i)
         tokens.push_back(plan.unknown[i] ? QUIRE_TOKEN_UNKNOWN : plan.tokens[i]);

@@ -66,11 +66,13 @@ bool World::exceeds(const Step &step, const Batch &batch, bool most) const {
     for (const Row &row : step.rows) {
         tokens += row.count;
         uint32_t length = row.first + row.count;
-        if (most) length = ceil_div(length + row.ahead, config.block_tokens) * config.block_tokens;
+        if (most) length = ceil_div(length + row.ahead, config.span()) * config.span();
         context += length;
         mask_words += most ? row.mask_rows * ceil_div(length, 32) : 0;
         cross += row.cross;
-        over |= ceil_div(length, config.block_tokens) > batch.desc.max_blocks_per_row;
+        for (uint32_t g = 0; g < blocks_.size(); ++g)
+            over |= config.groups[g].kind != QUIRE_GROUP_CROSS &&
+                    ceil_div(length, config.block_size(g)) > batch.desc.max_blocks_per_row;
         over |= row.mask_rows != 0 && batch.desc.max_mask_words == 0;
     }
     over |= cross > batch.desc.max_cross_tokens || mask_words > batch.desc.max_mask_words;
@@ -98,7 +100,7 @@ void World::check_group_views(const Step &step, const Batch &batch, uint32_t gro
            "quire_batch_get_views");
     without_pool_ = on_device() && shards_[view_shard_].pools[group].layer_count == 0;
     const bool cross = config.groups[group].kind == QUIRE_GROUP_CROSS;
-    const uint32_t bt = config.block_tokens;
+    const uint32_t bt = config.block_size(group);
     const auto rows = static_cast<uint32_t>(step.rows.size());
     same("row_count", 0, 0, v.row_count, rows);
     ViewCursor cursor;
@@ -110,7 +112,7 @@ void World::check_group_views(const Step &step, const Batch &batch, uint32_t gro
         const uint32_t length = cross ? seq.cross_tokens : row.first + row.count;
         entry("lengths", r, v.lengths, r, 4, length);
         entry("cu_q", r, v.cu_q, r, 4, cursor.token);
-        check_row_tables(v, batch, r, ids, length, cursor);
+        check_row_tables(v, batch, r, ids, length, bt, cursor);
         for (uint32_t i = 0; i < (cross ? row.cross : row.count); ++i, ++cursor.slot) {
             const uint32_t p = cross ? i : row.first + i;
             entry("slots", r, v.slots, cursor.slot, 8,
@@ -146,8 +148,8 @@ void World::check_group_views(const Step &step, const Batch &batch, uint32_t gro
 
 // The row's block table, CSR and context slots.
 void World::check_row_tables(const quire_batch_views &v, const Batch &batch, uint32_t r,
-                             const std::vector<int32_t> &ids, uint32_t length, ViewCursor &cursor) {
-    const uint32_t bt = config.block_tokens;
+                             const std::vector<int32_t> &ids, uint32_t length, uint32_t bt,
+                             ViewCursor &cursor) {
     const uint32_t blocks = ceil_div(length, bt);
     const uint64_t begin = static_cast<uint64_t>(r) * v.block_table_stride;
     for (uint32_t i = 0; i < batch.desc.max_blocks_per_row; ++i) {

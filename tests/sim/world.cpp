@@ -38,6 +38,7 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
         groups[g].v_head_dim = config.device != 0 ? 1 : latent ? 4 : 8;
         groups[g].k_dtype = config.device != 0 ? QUIRE_DTYPE_F32 : 0;
         groups[g].blocks = from.blocks;
+        groups[g].block_tokens = from.block_tokens;
         blocks_.push_back(from.blocks);
     }
     host_blocks_ = config.host_blocks;
@@ -70,7 +71,7 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
     const quire_status status = q_->cache_create(instance_, &desc, &cache_, &error_);
     if (status < 0) fail("cache-create", "quire_cache_create: %s", error_.message);
     if (config.device != 0) settle_devices();
-    memory_.reset(config.block_tokens, device_blocks(), host_blocks(), config.one_pool());
+    memory_.reset(config.block_sizes(), device_blocks(), host_blocks(), config.one_pool());
     memory_.distrust_copies(config.has(Feature::failed_copies));
     namespaces.push_back({});
     if (config.has(Feature::cache_tier) && on_device()) {

@@ -230,7 +230,7 @@ class World {
     void follow_swaps(Step &step, const std::vector<quire_block_copy> &copies, uint32_t count);
     void run_row(Step &step, const Row &row);
     void read_row(Step &step, const Row &row);
-    void write_place(const Step &step, const Sequence &seq, uint32_t place);
+    void write_place(const Step &step, const Sequence &seq, uint32_t group, uint32_t place);
     void check_zeroed(const Step &step);
     uint64_t cached_blocks();
     void check_tenants(const Step &step, const Sequence &seq);
@@ -244,6 +244,7 @@ class World {
     void follow_blocks(Sequence &seq);
     uint8_t block_depends(Tier tier, uint32_t group, int32_t block);
     void note_found(Sequence &seq, const Row &row, bool was_swapped);
+    uint32_t whole_blocks(uint32_t end) const;
     void note_beside(Sequence &seq, const Row &row);
     // finish.cpp
     bool finish(const Op &op);
@@ -485,7 +486,8 @@ class World {
     void check_views(const Step &step, const Batch &batch);
     void check_group_views(const Step &step, const Batch &batch, uint32_t group);
     void check_row_tables(const quire_batch_views &v, const Batch &batch, uint32_t r,
-                          const std::vector<int32_t> &ids, uint32_t length, ViewCursor &cursor);
+                          const std::vector<int32_t> &ids, uint32_t length, uint32_t bt,
+                          ViewCursor &cursor);
     void check_mask(const quire_batch_views &v, uint32_t r, uint32_t token, const Sequence &seq,
                     uint32_t place, bool masked, uint32_t length);
     void entry(const char *view, uint32_t row, uint64_t array, uint64_t index, uint32_t size,

@@ -46,6 +46,7 @@ Manager::Manager(const CacheOptions &options) : api_(library()) {
         group.kind = windowed ? uint32_t{QUIRE_GROUP_WINDOW} : wanted.kind;
         group.window = wanted.window;
         group.sink_tokens = wanted.sinks;
+        group.block_tokens = wanted.block_tokens;
         group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
         group.blocks = 1 + (wanted.blocks != 0 ? wanted.blocks : options.blocks);
         groups.push_back(group);

@@ -36,10 +36,11 @@ Tokens tokens_from(quire_token first, uint32_t count);
 Tokens joined(const Tokens &a, const Tokens &b);
 
 struct GroupOptions {
-    uint32_t window = 0;  // tokens; 0 = full attention
-    uint32_t blocks = 0;  // excluding the null block; 0 = the cache's number
-    uint32_t kind = 0;    // QUIRE_GROUP_*; 0 with a window = QUIRE_GROUP_WINDOW
-    uint32_t sinks = 0;   // tokens
+    uint32_t window = 0;        // tokens; 0 = full attention
+    uint32_t blocks = 0;        // excluding the null block; 0 = the cache's number
+    uint32_t kind = 0;          // QUIRE_GROUP_*; 0 with a window = QUIRE_GROUP_WINDOW
+    uint32_t sinks = 0;         // tokens
+    uint32_t block_tokens = 0;  // 0 = the cache's
 };
 
 struct CacheOptions {

@@ -38,6 +38,7 @@ class Group:
     v_head_dim, v_dtype, v_scale  None: the same as K's
     dtype                         of K, and of V unless v_dtype is given; None: f16
     blocks                        of its pool; 0: as the cache says
+    block_tokens                  of its blocks; 0: as the cache's
 
     Errors  ArgumentError, no element type has that name.
     """
@@ -54,6 +55,7 @@ class Group:
     scale: Scale = Scale.NONE
     v_scale: Optional[Scale] = None
     blocks: int = 0
+    block_tokens: int = 0
 
     def __post_init__(self) -> None:
         dtype_of(self.dtype)
@@ -66,7 +68,8 @@ class Group:
                    v_head_dim=v_head_dim, k_dtype=dtype_of(self.dtype),
                    v_dtype=dtype_of(self.v_dtype), blocks=self.blocks,
                    sink_tokens=self.sink_tokens, k_scale=self.scale,
-                   v_scale=0 if self.v_scale is None else self.v_scale)
+                   v_scale=0 if self.v_scale is None else self.v_scale,
+                   block_tokens=self.block_tokens)
 
 
 @dataclasses.dataclass(frozen=True)

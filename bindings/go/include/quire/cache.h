@@ -81,6 +81,10 @@ typedef struct quire_group_desc {
     uint32_t sink_tokens; /* only for QUIRE_GROUP_WINDOW: kept for as long as the sequence lives */
     uint32_t k_scale;     /* QUIRE_SCALE_*, a kind that k_dtype allows */
     uint32_t v_scale;     /* if v_dtype is 0, 0 = as k_scale */
+    /* Tokens of the group's blocks; 0 = the cache's block_tokens, of which it is a multiple, up to
+     * 4,096. Only in a bookkeeping-only cache; see quire_cache_desc.block_tokens. */
+    uint32_t block_tokens;
+    uint32_t reserved0; /* 0 */
 } quire_group_desc;
 
 /* One device's part of a cache: a range of the model's layers and a range of KV heads (pipeline and
@@ -179,7 +183,16 @@ typedef struct quire_cache_desc {
     uint32_t group_count;
     uint32_t group_stride;
     /* Tokens of a block, 1 to 4,096; 0 = 16. In a cache with memory a power of two up to 256, of
-     * which its backend's kernels may refuse some. */
+     * which its backend's kernels may refuse some.
+     *
+     * Groups may have larger blocks (quire_group_desc.block_tokens), as the layers of hybrid models
+     * do. Then a prefix is published, found and forgotten in spans that are whole blocks of all
+     * groups, but for those of cross attention: the least common multiple of their block_tokens, at
+     * most 65,536. So hits end at multiples of it, and what follows the last one is not cached. Of
+     * two sequences that share a block and go on differently within its span, only the first one
+     * is published from there on. Evicting a block then takes time O(span / its block_tokens).
+     * Where a group has block_tokens of its own, one must be of full attention, there are no events
+     * and no prefixes in the host tier, and leases match and publish nothing. */
     uint32_t block_tokens;
     uint32_t max_sequences;       /* live at once, at most 2^24; 0 = 1024 */
     uint32_t max_sequence_tokens; /* 0 = 2^31 - 1 */

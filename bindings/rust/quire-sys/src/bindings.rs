@@ -832,10 +832,12 @@ pub struct quire_group_desc {
     pub sink_tokens: u32,
     pub k_scale: u32,
     pub v_scale: u32,
+    pub block_tokens: u32,
+    pub reserved0: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_group_desc"][::core::mem::size_of::<quire_group_desc>() - 64usize];
+    ["Size of quire_group_desc"][::core::mem::size_of::<quire_group_desc>() - 72usize];
     [
         "Alignment of quire_group_desc",
     ][::core::mem::align_of::<quire_group_desc>() - 8usize];
@@ -884,6 +886,12 @@ const _: () = {
     [
         "Offset of field: quire_group_desc::v_scale",
     ][::core::mem::offset_of!(quire_group_desc, v_scale) - 60usize];
+    [
+        "Offset of field: quire_group_desc::block_tokens",
+    ][::core::mem::offset_of!(quire_group_desc, block_tokens) - 64usize];
+    [
+        "Offset of field: quire_group_desc::reserved0",
+    ][::core::mem::offset_of!(quire_group_desc, reserved0) - 68usize];
 };
 impl Default for quire_group_desc {
     fn default() -> Self {

@@ -125,6 +125,8 @@ pub struct Group {
     pub v_scale: Scale,
     /// Blocks of its pool; 0: from the cache's size.
     pub blocks: u32,
+    /// Tokens of its blocks; 0: the cache's.
+    pub block_tokens: u32,
 }
 
 impl Group {
@@ -157,6 +159,7 @@ impl Group {
             sink_tokens: sink_tokens,
             k_scale: self.scale.raw(),
             v_scale: self.v_scale.raw(),
+            block_tokens: self.block_tokens,
         })
     }
 }
