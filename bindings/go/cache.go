@@ -31,11 +31,12 @@ func (d DType) bits() uint64 { return uint64(d >> 8 & 0xFF) }
 type GroupKind uint32
 
 const (
-	Full    GroupKind = 0 // all before it
-	Window  GroupKind = 1 // the newest Window tokens, and the first SinkTokens
-	Chunked GroupKind = 2 // those before it in its own chunk of Window tokens
-	Latent  GroupKind = 3 // all, over one latent row per token (MLA)
-	Cross   GroupKind = 4 // another input, written once
+	Full      GroupKind = 0 // all before it
+	Window    GroupKind = 1 // the newest Window tokens, and the first SinkTokens
+	Chunked   GroupKind = 2 // those before it in its own chunk of Window tokens
+	Latent    GroupKind = 3 // all, over one latent row per token (MLA)
+	Cross     GroupKind = 4 // another input, written once
+	Recurrent GroupKind = 5 // one state per block (Mamba, linear attention); only without memory
 )
 
 // Scale says where the scales of a pool's codes come from.

@@ -28,7 +28,7 @@ Status check_latent(const quire_group_desc &desc, uint32_t index) {
 }
 
 Status check_group(const quire_group_desc &desc, uint32_t index) {
-    if (desc.kind > QUIRE_GROUP_CROSS) {
+    if (desc.kind > QUIRE_GROUP_RECURRENT) {
         return fail(QUIRE_E_UNSUPPORTED, "groups[{}].kind {} is not known", index, desc.kind);
     }
     bool windowed = desc.kind == QUIRE_GROUP_WINDOW || desc.kind == QUIRE_GROUP_CHUNKED;
@@ -183,7 +183,9 @@ Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_t
     g->size = BlockSize(block_tokens);
     g->kind = desc.kind;
     g->full = desc.kind == QUIRE_GROUP_FULL || desc.kind == QUIRE_GROUP_LATENT;
-    g->windowed = desc.kind == QUIRE_GROUP_WINDOW || desc.kind == QUIRE_GROUP_CHUNKED;
+    g->recurrent = desc.kind == QUIRE_GROUP_RECURRENT;
+    g->windowed =
+        desc.kind == QUIRE_GROUP_WINDOW || desc.kind == QUIRE_GROUP_CHUNKED || g->recurrent;
     g->cross = desc.kind == QUIRE_GROUP_CROSS;
     g->window = desc.window;
     g->sink_tokens = desc.sink_tokens;
@@ -222,8 +224,9 @@ Status compute_span(Geometry *out) {
                     g, span);
     }
     if (!out->uniform && !out->any_full) {
-        return fail(QUIRE_E_UNSUPPORTED,
-                    "groups with block_tokens of their own need one with full attention among them");
+        return fail(
+            QUIRE_E_UNSUPPORTED,
+            "groups with block_tokens of their own need one with full attention among them");
     }
     out->span = BlockSize(static_cast<uint32_t>(span));
     for (uint32_t g = 0; g < out->group_count; ++g) {
@@ -397,6 +400,11 @@ Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *group
                     desc.max_sequence_tokens);
     }
     for (uint32_t g = 0; g < desc.group_count; ++g) {
+        if (groups[g].kind == QUIRE_GROUP_RECURRENT && !any_size) {
+            return fail(QUIRE_E_UNSUPPORTED,
+                        "groups[{}].kind is {}, a recurrence: only in a cache without memory", g,
+                        groups[g].kind);
+        }
         uint32_t block_tokens = 0;
         QUIRE_TRY(choose_size(groups[g], g, out->block_tokens, !any_size, &block_tokens));
         QUIRE_TRY(fill_group(groups[g], g, block_tokens, &out->groups[g]));
@@ -404,6 +412,7 @@ Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *group
         out->any_full |= out->groups[g].full;
         out->any_window |= out->groups[g].windowed;
         out->any_cross |= out->groups[g].cross;
+        out->any_recurrent |= out->groups[g].recurrent;
         if (out->layer_count > kMaxLayers) {
             return fail(QUIRE_E_LIMIT, "more than {} layers", kMaxLayers);
         }

@@ -30,12 +30,13 @@ constexpr uint32_t kMaxDeviceBlockTokens = 256;
 constexpr uint32_t kMaxSpanTokens = 65536;  // of a node of the prefix tree
 
 struct GroupGeometry {
-    BlockSize size;         // of its blocks
-    uint32_t per_span = 1;  // blocks of it that a node of the prefix tree names
-    uint32_t kind = 0;      // QUIRE_GROUP_*
-    bool full = false;      // keeps every token's block: full attention and latent
-    bool windowed = false;  // gives up blocks that have left its window or chunk
-    bool cross = false;     // holds the other input; its table does not grow with the tokens
+    BlockSize size;          // of its blocks
+    uint32_t per_span = 1;   // blocks of it that a node of the prefix tree names
+    uint32_t kind = 0;       // QUIRE_GROUP_*
+    bool full = false;       // keeps every token's block: full attention and latent
+    bool windowed = false;   // gives up blocks that have left its window or chunk, or old states
+    bool recurrent = false;  // a block holds the state after its last token
+    bool cross = false;      // holds the other input; its table does not grow with the tokens
     uint32_t window = 0;
     uint32_t sink_tokens = 0;
     uint32_t kept_blocks = 0;  // in front of a window, for the sinks
@@ -62,6 +63,7 @@ struct GroupGeometry {
 
     // The first block that a token at `position` can see, not counting the kept ones.
     uint32_t first_visible_block(uint32_t position) const {
+        if (recurrent) return position != 0 ? size.block_of(position - 1) : 0;
         if (!windowed || position < window) return 0;
         if (kind == QUIRE_GROUP_CHUNKED) return size.block_of(position - position % window);
         return size.block_of(position - window + 1);
@@ -76,8 +78,14 @@ struct GroupGeometry {
     bool is_null(uint32_t index, uint32_t null_front) const {
         return index >= kept_blocks && index < null_front;
     }
-    // The longest length up to n from which a sequence whose table has such a gap can continue.
-    uint32_t longest_whole(uint32_t n, uint32_t null_front) const {
+    // The longest length up to n from which a sequence with `computed` tokens, whose table has such
+    // a gap, can continue.
+    uint32_t longest_whole(uint32_t n, uint32_t null_front, uint32_t computed) const {
+        if (recurrent) {
+            const uint32_t snapshots = size.block_of(n);
+            if (n == computed) return n;  // the running state
+            return snapshots > null_front ? size.first_token(snapshots) : 0;
+        }
         if (null_front <= kept_blocks || null_front <= first_visible_block(n) ||
             n <= size.first_token(kept_blocks)) {
             return n;
@@ -99,6 +107,7 @@ struct Geometry {
     bool any_full = false;
     bool any_window = false;
     bool any_cross = false;
+    bool any_recurrent = false;
     bool one_pool = false;  // all groups take their blocks from one pool
     bool uniform = true;    // all groups have the cache's block_tokens
     GroupGeometry groups[kMaxGroups];

@@ -415,6 +415,11 @@ Status CacheCheck::check_tail(uint32_t index, uint32_t group) const {
     uint32_t at = size_of(group).block_of(computed);
     if (slot == 0 || t.writable != at) return Status{};
     const Block &block = books_.journal.pool(group)[t.ids.data[at]];
+    if (books_.geometry.groups[group].recurrent && block.refs != 1) {
+        return wrong(
+            "block %u of group %u: sequence %u would overwrite its state, which %u tables name",
+            t.ids.data[at], group, index, block.refs);
+    }
     if (block.owner == index && block.node == kNone && slot >= block.frozen_slots) return Status{};
     return wrong(
         "block %u of group %u: sequence %u would write from slot %u on, but %u are frozen, "
@@ -436,6 +441,11 @@ Status CacheCheck::check_item(const Change &change, uint32_t group) const {
         uint32_t slot = size.slot_of(position);
         const Block &block = books_.journal.pool(group)[t.ids.data[k]];
         bool is_new = block.node != kNone && block.ready == record.number;
+        if (books_.geometry.groups[group].recurrent && slot != 0 && block.refs != 1) {
+            return wrong("block %u of group %u: sequence %u overwrites its state in step %" PRIu64
+                         ", and %u tables name it",
+                         t.ids.data[k], group, change.sequence, record.number, block.refs);
+        }
         // A dropped item may have removed the node, which the commit makes again.
         bool is_open = block.node == kNone && (slot >= block.frozen_slots || record.dropped);
         if (t.ids.data[k] == kNullBlock || block.owner != change.sequence ||

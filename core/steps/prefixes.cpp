@@ -68,13 +68,17 @@ bool Prefixes::hash(const Sequence &s, uint32_t block_count, Lookup *out) {
 
 // True if work on the queue may read the node's blocks of full-attention groups.
 bool Prefixes::visible(uint32_t node, uint64_t queue) const {
-    if (books_.timeline.idle()) return true;
+    // A state that the open step leaves is not there when the step's recurrence begins.
+    const bool skips_open = books_.geometry.any_recurrent && books_.records.is_open();
+    if (books_.timeline.idle() && !skips_open) return true;
     const PrefixTree &tree = books_.journal.tree();
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         for (uint32_t e = tree.first_entry(g); e < tree.first_entry(g + 1); ++e) {
             uint32_t block = tree.blocks(node)[e];
             if (block == kNullBlock) continue;
-            if (!books_.timeline.visible(books_.journal.named(g, block).ready, queue)) return false;
+            const uint64_t ready = books_.journal.named(g, block).ready;
+            if (skips_open && ready == books_.records.open().number) return false;
+            if (!books_.timeline.visible(ready, queue)) return false;
         }
     }
     return true;

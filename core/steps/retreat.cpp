@@ -48,9 +48,10 @@ void Retreat::release_from(uint32_t sequence, uint32_t token_count, uint32_t wro
 // Shortening for one group may break
 // another's window, so all groups are asked until none shortens it.
 uint32_t Retreat::whole_window_length(uint32_t sequence, uint32_t token_count) {
+    const uint32_t computed = books_.sequences[sequence].state.computed;
     for (uint32_t g = 0; g < books_.geometry.group_count;) {
         uint32_t null_front = books_.journal.table(sequence, g).null_front;
-        uint32_t whole = books_.geometry.groups[g].longest_whole(token_count, null_front);
+        uint32_t whole = books_.geometry.groups[g].longest_whole(token_count, null_front, computed);
         g = whole == token_count ? g + 1 : 0;
         token_count = whole;
     }

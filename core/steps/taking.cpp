@@ -237,7 +237,10 @@ void Taking::own_tail(const Plan &plan, uint32_t group) {
     uint32_t block = t.ids.data[size.block_of(plan.position)];
     uint32_t slot = size.slot_of(plan.position);
     const Block &b = books_.journal.pool(group)[block];
-    if (b.owner == plan.sequence && slot >= b.frozen_slots) return;
+    // That it has a state alone may be because an earlier item of the step let it go, so this is
+    // noted even if it owns the block already (Journal::rests_on_doomed).
+    bool is_state = books_.geometry.groups[group].recurrent;
+    if (!is_state && b.owner == plan.sequence && slot >= b.frozen_slots) return;
     // Undoing this forgets that the tail is writable.
     books_.journal.note_shape(books_.sequences[plan.sequence], plan.sequence, group);
     books_.journal.own(group, block, plan.sequence, 0);

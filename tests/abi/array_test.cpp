@@ -192,11 +192,13 @@ constexpr uint32_t kMost = 0xFFFFFFFF;
 
 TEST_F(Number, of_a_caches_description_is_refused) {
     for (bool memory : {false, true}) {
-        refuse("kind", {5, 77, kMost}, [&](uint32_t value) {
+        auto of_kinds = [&](uint32_t value) {
             auto group = described<quire_group_desc>();
             group.kind = value;
             return create(group, described<quire_cache_desc>(), memory);
-        });
+        };
+        memory ? refuse("kind", {5, 6, 77, kMost}, of_kinds)
+               : refuse("kind", {6, 77, kMost}, of_kinds);
         // 4-bit floats, vectors of two, and a type without bits.
         refuse("k_dtype", {1, 0x20401, 0x21002, 0x60801, kMost}, [&](uint32_t value) {
             auto group = described<quire_group_desc>();

@@ -227,7 +227,12 @@ void World::write_place(const Step &step, const Sequence &seq, uint32_t group, u
     if (at >= table_.size() || table_[at] == 0)
         fail("table-null", "step %u sequence %u: the block of new token %u is null (table of %zu)",
              step.id, seq.id, place, table_.size());
-    (void)step;
+    if (!config.recurrent(group) || place == 0) return;
+    // A recurrence goes on from the state after the token before.
+    const int32_t id = table_[(place - 1) / config.block_size(group)];
+    if (id == 0 || memory_.read(group, id, 0, step.actor) != seq.content(place - 1))
+        fail("state", "step %u sequence %u group %u: block %d has no state after token %u", step.id,
+             seq.id, group, id, place - 1);
 }
 
 void World::run_row(Step &step, const Row &row) {
@@ -277,10 +282,10 @@ void World::run_row(Step &step, const Row &row) {
         if (config.groups[g].kind == QUIRE_GROUP_CROSS) {
             for (uint32_t r = 0; r < row.cross; ++r) {
                 write_place(step, seq, g, r);
-                memory_.write(g, table_[r / config.block_size(g)], r % config.block_size(g),
+                memory_.write(g, table_[r / config.block_size(g)], config.place_of(g, r),
                               seq.cross_content(r), step.actor.bit, step.actor);
-                memory_.note_token(g, table_[r / config.block_size(g)], r % config.block_size(g));
-                note_slot(seq, g, table_[r / config.block_size(g)], r % config.block_size(g), r,
+                memory_.note_token(g, table_[r / config.block_size(g)], config.place_of(g, r));
+                note_slot(seq, g, table_[r / config.block_size(g)], config.place_of(g, r), r,
                           seq.cross_content(r), true);
             }
             continue;
@@ -291,12 +296,12 @@ void World::run_row(Step &step, const Row &row) {
             const Content content = p < end
                                         ? seq.content(p)
                                         : make_content(seq.tenant, mix(ahead[p - end], seq.era[p]));
-            memory_.write(g, table_[p / config.block_size(g)], p % config.block_size(g), content,
+            memory_.write(g, table_[p / config.block_size(g)], config.place_of(g, p), content,
                           depends, step.actor);
             if (p < end)
-                memory_.note_token(g, table_[p / config.block_size(g)], p % config.block_size(g));
-            note_slot(seq, g, table_[p / config.block_size(g)], p % config.block_size(g), p,
-                      content, true);
+                memory_.note_token(g, table_[p / config.block_size(g)], config.place_of(g, p));
+            note_slot(seq, g, table_[p / config.block_size(g)], config.place_of(g, p), p, content,
+                      true);
         }
     }
 }
@@ -318,6 +323,7 @@ void World::read_row(Step &step, const Row &row) {
         if (group.kind == QUIRE_GROUP_WINDOW && row.first + 1 > group.window)
             from = row.first + 1 - group.window;
         if (group.kind == QUIRE_GROUP_CHUNKED) from = row.first - row.first % group.window;
+        if (group.kind == QUIRE_GROUP_RECURRENT) from = end - 1;
         const uint32_t sinks = std::min(group.sink, from);
         const uint32_t to = cross ? seq.cross_tokens : end;
         for (uint32_t p = sinks > 0 ? 0 : from; p < to; p = p + 1 == sinks ? from : p + 1) {
@@ -326,7 +332,7 @@ void World::read_row(Step &step, const Row &row) {
                 fail("table-null", "step %u sequence %u group %u: visible token %u has no block",
                      step.id, seq.id, g, p);
             const int32_t id = table_[at];
-            const uint32_t place = p % config.block_size(g);
+            const uint32_t place = config.place_of(g, p);
             const Content found = memory_.read(g, id, place, step.actor);
             const Content wanted = cross ? seq.cross_content(p) : seq.content(p);
             note_slot(seq, g, id, place, p, wanted, false);
@@ -347,7 +353,7 @@ void World::check_tenants(const Step &step, const Sequence &seq) {
         for (const int32_t id : table(seq, g)) {
             if (id == 0) continue;
             const Slot *slots = memory_.block(kDevice, g, id);
-            for (uint32_t place = 0; place < config.block_size(g); ++place) {
+            for (uint32_t place = 0; place < config.places(g); ++place) {
                 const uint32_t tenant = tenant_of(slots[place].content);
                 if (tenant == 0 || tenant == seq.tenant) continue;
                 // Poison of another tenant: a zeroing that failed (README.md, question 2).

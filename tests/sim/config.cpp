@@ -39,6 +39,7 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     if (Rng(mix(seed, 0xA2152E)).percent(60)) set.set(Feature::any_size, false);
     if (Rng(mix(seed, 0x1900)).percent(60)) set.set(Feature::one_pool, false);
     if (Rng(mix(seed, 0x517E)).percent(60)) set.set(Feature::sizes, false);
+    if (Rng(mix(seed, 0x57A7E)).percent(70)) set.set(Feature::states, false);
     // What is abandoned stays in memory until the process ends, 8 MB for each cache.
     if (!Rng(mix(seed, 0xABA0)).percent(kAbandonPercent)) set.set(Feature::abandon, false);
     return set;
@@ -122,6 +123,21 @@ void share_pool(Config &config) {
     for (GroupConfig &group : config.groups) group.blocks = blocks;
 }
 
+// Makes one group of a cache without memory recurrent. Its items have no drafts, lookahead or mask.
+// Drawn apart.
+void make_recurrent(Config &config) {
+    const bool apart = config.device != 0 || (config.flags & QUIRE_CACHE_HOST_PREFIXES) != 0;
+    if (apart) return config.features.set(Feature::states, false);
+    Rng rng(mix(config.seed, 0x57A7E5));
+    for (const Feature feature :
+         {Feature::draft, Feature::tree, Feature::ahead, Feature::early_accept, Feature::bits,
+          Feature::leases, Feature::live, Feature::flood})
+        config.features.set(feature, false);
+    GroupConfig &group = config.groups[rng.below(static_cast<uint32_t>(config.groups.size()))];
+    group.kind = QUIRE_GROUP_RECURRENT;
+    group.window = group.sink = 0;
+}
+
 // Gives the groups of a cache without memory, one of which sees all tokens, blocks of different
 // sizes. Drawn apart.
 void resize_groups(Config &config) {
@@ -165,6 +181,12 @@ std::vector<uint32_t> Config::block_sizes() const {
     return sizes;
 }
 
+std::vector<uint32_t> Config::all_places() const {
+    std::vector<uint32_t> all;
+    for (uint32_t g = 0; g < groups.size(); ++g) all.push_back(places(g));
+    return all;
+}
+
 bool Config::uniform() const {
     const std::vector<uint32_t> sizes = block_sizes();
     return std::all_of(sizes.begin(), sizes.end(), [&](uint32_t n) { return n == block_tokens; });
@@ -194,7 +216,8 @@ bool Config::exact() const {
 
 bool Config::windowless() const {
     return std::none_of(groups.begin(), groups.end(), [](const GroupConfig &g) {
-        return g.kind == QUIRE_GROUP_WINDOW || g.kind == QUIRE_GROUP_CHUNKED;
+        return g.kind == QUIRE_GROUP_WINDOW || g.kind == QUIRE_GROUP_CHUNKED ||
+               g.kind == QUIRE_GROUP_RECURRENT;
     });
 }
 
@@ -285,6 +308,7 @@ Config draw_config(uint64_t seed, FeatureSet allowed) {
     if (config.has(Feature::leases)) make_lessor(config);
     if (config.has(Feature::any_size)) resize_blocks(config);
     if (config.has(Feature::one_pool)) share_pool(config);
+    if (config.has(Feature::states)) make_recurrent(config);
     if (config.has(Feature::sizes)) resize_groups(config);
     return config;
 }

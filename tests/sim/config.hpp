@@ -62,6 +62,12 @@ struct Config {
         return own != 0 ? own : block_tokens;
     }
     std::vector<uint32_t> block_sizes() const;
+    bool recurrent(uint32_t group) const { return groups[group].kind == QUIRE_GROUP_RECURRENT; }
+    // Places of a block's memory that the model has: one for each token, or for the one state.
+    uint32_t places(uint32_t group) const { return recurrent(group) ? 1 : block_size(group); }
+    std::vector<uint32_t> all_places() const;
+    // Where in its block the token's content is.
+    uint32_t place_of(uint32_t group, uint32_t p) const { return p % places(group); }
     // All groups have the cache's block_tokens.
     bool uniform() const;
     // The least tokens that are whole blocks of all groups but those of cross attention: there a

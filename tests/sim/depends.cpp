@@ -18,7 +18,7 @@ void World::inherit(const Step &step, Sequence &seq) {
 
 uint8_t World::block_depends(Tier tier, uint32_t group, int32_t block) {
     uint8_t depends = 0;
-    for (uint32_t place = 0; place < config.block_size(group); ++place)
+    for (uint32_t place = 0; place < config.places(group); ++place)
         depends |= memory_.at(tier, group, block, place).depends;
     return depends;
 }
@@ -41,7 +41,7 @@ void World::follow_blocks(Sequence &seq) {
             has_block[p] = 1;
             found[p] |= p < seq.found_end
                             ? block_depends(tier, g, table_[at])
-                            : memory_.at(tier, g, table_[at], p % config.block_size(g)).depends;
+                            : memory_.at(tier, g, table_[at], config.place_of(g, p)).depends;
         }
     }
     uint8_t before = 0;

@@ -123,14 +123,14 @@ void World::hold_tokens() {
                 const int32_t id = table_[p / config.block_size(g)];
                 const bool maybe = seq->may_move && p >= seq->move_begin;
                 if (id != 0)
-                    memory_.hold(seq->swapped ? kHost : kDevice, g, id, p % config.block_size(g),
+                    memory_.hold(seq->swapped ? kHost : kDevice, g, id, config.place_of(g, p),
                                  maybe ? Held::maybe : Held::yes);
             }
         }
     }
     for (uint32_t g = 0; g < blocks_.size(); ++g)
         if (config.groups[g].kind == QUIRE_GROUP_WINDOW ||
-            config.groups[g].kind == QUIRE_GROUP_CHUNKED)
+            config.groups[g].kind == QUIRE_GROUP_CHUNKED || config.recurrent(g))
             memory_.hold_contents(g, contents);
 }
 

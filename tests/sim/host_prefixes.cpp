@@ -80,7 +80,7 @@ uint64_t World::findable() {
 uint64_t World::block_hash(Tier tier, uint32_t group, int32_t block) const {
     const Slot *slots = memory_.block(tier, group, block);
     uint64_t hash = kFullBlock;
-    for (uint32_t place = 0; place < config.block_size(group); ++place)
+    for (uint32_t place = 0; place < config.places(group); ++place)
         hash = mix(hash, slots[place].content);
     return hash;
 }

@@ -165,7 +165,7 @@ void World::adopt_migration(Migration &m) {
 void World::move_memory(const std::vector<quire_block_move> &moves,
                         const std::vector<uint32_t> &device, const std::vector<uint32_t> &host) {
     Memory next;
-    next.reset(config.block_sizes(), device, host, config.one_pool());
+    next.reset(config.all_places(), device, host, config.one_pool());
     std::vector<std::vector<uint8_t>> taken[2];
     for (uint32_t tier = 0; tier < 2; ++tier)
         for (const uint32_t blocks : tier == kDevice ? device : host)

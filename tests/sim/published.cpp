@@ -29,6 +29,7 @@ void World::note_full_blocks(const Sequence &seq) {
             hash = mix(hash, seq.content(p));
             if ((p + 1) % size != 0) continue;
             full_blocks_.insert(hash);
+            full_blocks_.insert(mix(kFullBlock, seq.content(p)));  // a state's
             full_pairs_.insert(mix(before, hash));
             before = hash;
             hash = kFullBlock;
@@ -117,7 +118,7 @@ void World::hold_published(uint8_t bit) {
                 tally_->given_up_published += held[g][at] == Held::yes;
                 tally_->given_up_unsure += held[g][at] == Held::maybe;
             }
-            for (uint32_t place = 0; place < config.block_size(of); ++place)
+            for (uint32_t place = 0; place < config.places(of); ++place)
                 memory_.hold(kDevice, g, id, place, held[g][at]);
         }
 }

@@ -263,7 +263,7 @@ void World::note_tokens(const Sequence &seq, uint32_t first) {
         for (uint32_t p = first; p < seq.known(); ++p) {
             const uint32_t at = p / config.block_size(g);
             if (at < table_.size() && table_[at] != 0)
-                memory_.note_token(g, table_[at], p % config.block_size(g));
+                memory_.note_token(g, table_[at], config.place_of(g, p));
         }
     }
 }

@@ -46,7 +46,9 @@ void World::check_shared(const Step &step, const Row &row, uint32_t group, uint3
         for (uint32_t at = begin; at * config.block_size(group) < last; ++at) {
             if (at >= own.size() || at >= ids.size() || own[at] == 0 || own[at] != ids[at])
                 continue;
-            const uint32_t first = std::max(row.first, at * config.block_size(group));
+            // A state is overwritten as a whole.
+            const uint32_t from = config.recurrent(group) ? 0 : row.first;
+            const uint32_t first = std::max(from, at * config.block_size(group));
             const bool both = other_first < (at + 1) * config.block_size(group) &&
                               other_last > at * config.block_size(group);
             ++tally_->shared_in_place;

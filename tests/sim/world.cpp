@@ -71,7 +71,7 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
     const quire_status status = q_->cache_create(instance_, &desc, &cache_, &error_);
     if (status < 0) fail("cache-create", "quire_cache_create: %s", error_.message);
     if (config.device != 0) settle_devices();
-    memory_.reset(config.block_sizes(), device_blocks(), host_blocks(), config.one_pool());
+    memory_.reset(config.all_places(), device_blocks(), host_blocks(), config.one_pool());
     memory_.distrust_copies(config.has(Feature::failed_copies));
     namespaces.push_back({});
     if (config.has(Feature::cache_tier) && on_device()) {

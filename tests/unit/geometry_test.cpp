@@ -250,7 +250,7 @@ TEST(Geometry, every_wrong_field_is_refused) {
     refused([](D d) { d->cache.blocks = 0x80000000; }, QUIRE_E_ARG);
     refused([](D d) { d->cache.pool_bytes = 1 << 20; }, QUIRE_E_ARG);
     refused([](D d) { d->cache.host_bytes = d->cache.host_blocks = 64; }, QUIRE_E_ARG);
-    refused([](D d) { d->groups[0].kind = 5; }, QUIRE_E_UNSUPPORTED);
+    refused([](D d) { d->groups[0].kind = 6; }, QUIRE_E_UNSUPPORTED);
     refused([](D d) { d->groups[0].kind = QUIRE_GROUP_WINDOW; }, QUIRE_E_ARG);
     refused([](D d) { d->groups[0].window = 4; }, QUIRE_E_ARG);
     refused([](D d) { d->groups[0].layer_count = 0; }, QUIRE_E_ARG);
@@ -344,10 +344,25 @@ TEST(Geometry, a_gap_in_a_chunk_leaves_whole_chunks_of_whole_blocks) {
                 const uint32_t null_front = g.first_visible_block(n) + 1;
                 uint32_t whole = n;
                 while (whole % window != 0 || whole % tokens != 0) --whole;
-                ASSERT_EQ(g.longest_whole(n, null_front), whole) << window << ' ' << tokens;
+                ASSERT_EQ(g.longest_whole(n, null_front, 200), whole) << window << ' ' << tokens;
             }
         }
     }
+}
+
+TEST(Geometry, a_state_reaches_back_to_the_newest_snapshot_alone) {
+    GroupGeometry g;
+    g.kind = QUIRE_GROUP_RECURRENT;
+    g.windowed = g.recurrent = true;
+    g.size = BlockSize(4);
+    EXPECT_EQ(g.first_visible_block(0), 0u);
+    EXPECT_EQ(g.first_visible_block(8), 1u) << "the snapshot that ends there";
+    EXPECT_EQ(g.first_visible_block(9), 2u) << "the running state";
+    EXPECT_EQ(g.needed_before(8), 1u);
+    EXPECT_EQ(g.longest_whole(10, 2, 10), 10u) << "nothing was taken back";
+    EXPECT_EQ(g.longest_whole(9, 1, 10), 8u);
+    EXPECT_EQ(g.longest_whole(9, 2, 10), 0u) << "the snapshot at 8 is gone";
+    EXPECT_EQ(g.longest_whole(3, 0, 10), 0u);
 }
 
 TEST(Geometry, a_window_sees_its_newest_tokens_and_its_own_is_among_them) {

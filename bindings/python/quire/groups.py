@@ -20,6 +20,7 @@ class GroupKind(enum.IntEnum):
     CHUNKED = 2  # the earlier tokens of its own chunk of `window`
     LATENT = 3   # full, over one latent row per token (MLA)
     CROSS = 4    # another input, written once
+    RECURRENT = 5  # one state per block (Mamba, linear attention); only without memory
 
 
 class Scale(enum.IntEnum):

@@ -41,7 +41,26 @@ enum {
     QUIRE_GROUP_LATENT = 3,
     /* Attention over another input, such as the output of an encoder: quire_seq_desc.cross_tokens
      * rows, written once and read by every step, not causal. */
-    QUIRE_GROUP_CROSS = 4
+    QUIRE_GROUP_CROSS = 4,
+    /* A recurrence that has one state instead of K and V of each token (Mamba, arXiv 2312.00752;
+     * linear attention). A block holds one state: that after the last computed token of the block.
+     * An item reads the state in the block of the token before its first one. It leaves a state in
+     * every block that it computes tokens of: a snapshot, at the end of the block, in each that is
+     * full then, and the running state in the last one if that is not. quire_step_blocks lists
+     * these blocks; an engine that cannot stop within an item ends it at a border (max_compute).
+     *
+     * Snapshots are published and found like blocks of other kinds: a hit at n needs the one that
+     * ends at n. A sequence keeps the newest block; a commit gives back those before the block of
+     * token first_position - 1, whose entries become null. A state that another sequence reads, as
+     * after a fork, is copied to a block of its own before it is overwritten (QUIRE_COPY_ON_WRITE).
+     * States of single tokens are not kept: where a truncation, a fork or a failed step takes
+     * computed tokens away, those up to the newest snapshot that the sequence still has stay
+     * computed, or none.
+     *
+     * Only in a bookkeeping-only cache, where items have no drafts, lookahead or masks, and find
+     * nothing that earlier items of the same step compute. Heads, dims and types say only how large
+     * a state is, per token of a block, for QUIRE_PREEMPT_AUTO. */
+    QUIRE_GROUP_RECURRENT = 5
 };
 
 /* Where the scales of a pool's K or V come from: value = code * scale. f32, f16 and bf16 hold

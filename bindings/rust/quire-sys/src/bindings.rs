@@ -808,6 +808,7 @@ pub const QUIRE_GROUP_WINDOW: _bindgen_ty_11 = 1;
 pub const QUIRE_GROUP_CHUNKED: _bindgen_ty_11 = 2;
 pub const QUIRE_GROUP_LATENT: _bindgen_ty_11 = 3;
 pub const QUIRE_GROUP_CROSS: _bindgen_ty_11 = 4;
+pub const QUIRE_GROUP_RECURRENT: _bindgen_ty_11 = 5;
 pub type _bindgen_ty_11 = u32;
 pub const QUIRE_SCALE_NONE: _bindgen_ty_12 = 0;
 pub const QUIRE_SCALE_TENSOR: _bindgen_ty_12 = 1;

@@ -75,6 +75,8 @@ pub enum GroupKind {
     Latent,
     /// Another input, written once, such as an encoder's output.
     Cross,
+    /// One state per block (Mamba, linear attention); only without memory.
+    Recurrent,
 }
 
 /// Where the scales of codes come from; types that hold values have none.
@@ -145,6 +147,7 @@ impl Group {
             GroupKind::Chunked { tokens } => (sys::QUIRE_GROUP_CHUNKED, tokens, 0),
             GroupKind::Latent => (sys::QUIRE_GROUP_LATENT, 0, 0),
             GroupKind::Cross => (sys::QUIRE_GROUP_CROSS, 0, 0),
+            GroupKind::Recurrent => (sys::QUIRE_GROUP_RECURRENT, 0, 0),
         };
         desc!(quire_group_desc {
             kind: kind,
