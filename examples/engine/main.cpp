@@ -110,7 +110,7 @@ std::vector<Request> make_requests(const Options &options, const Model &model,
     }
     const size_t seq_len = model.config().seq_len;
     return options.prompt ? std::vector{prompt_request(options, tokenizer, seq_len)}
-                          : chat_workload(tokenizer, seq_len, options.seed);
+                          : chat_workload(tokenizer, seq_len, options.seed, options.chats);
 }
 
 // The text that begins in a file, ends in one, or both.

@@ -344,6 +344,11 @@ void add_text_options(CLI::App &app, Options &options, Given &given) {
     app.add_option("--restore-session", options.restore_session,
                    "go on from what --save-session kept, to --steps tokens in all")
         ->excludes(prompt);
+    app.add_option(
+           "--chats", options.chats,
+           "serve only so many of the workload's chats; default all " + std::to_string(kChatCount))
+        ->check(CLI::Range(1U, kChatCount))
+        ->excludes(prompt);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "forward.hpp"
 #include "quire/cache_tier.h"
+#include "workload.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -57,6 +58,7 @@ struct Options {
     uint32_t chunk_tokens = 64;      // of prompts, in a step
     uint32_t preempt = 0;            // QUIRE_PREEMPT_*
     uint32_t steps = 256;
+    uint32_t chats = kChatCount;  // of the workload
     float temperature = 0.0F;
     uint32_t samples = 1;
     uint64_t seed = 1;

@@ -42,10 +42,11 @@ size_t pick(uint64_t seed, uint64_t counter, size_t count) {
 
 }  // namespace
 
-std::vector<Request> chat_workload(const Tokenizer &tokenizer, size_t seq_len, uint64_t seed) {
+std::vector<Request> chat_workload(const Tokenizer &tokenizer, size_t seq_len, uint64_t seed,
+                                   uint32_t count) {
     std::vector<Request> chats;
     size_t arrival_step = 0;
-    for (uint32_t id = 0; id < kChatCount; ++id) {
+    for (uint32_t id = 0; id < count; ++id) {
         const uint64_t chat_seed = mix(seed, id);
         const std::string system = kSystemPrompts[pick(chat_seed, 0, kSystemPrompts.size())];
         const std::string question = kQuestions[pick(chat_seed, 1, kQuestions.size())];

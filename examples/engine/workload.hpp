@@ -15,9 +15,11 @@
 
 namespace engine {
 
-constexpr size_t kChatCount = 36;
+constexpr uint32_t kChatCount = 36;
 
-// Chats in order of arrival. No chat has more than `seq_len` tokens, prompt and text together.
-std::vector<Request> chat_workload(const Tokenizer &tokenizer, size_t seq_len, uint64_t seed);
+// The first `count` chats in order of arrival. No chat has more than `seq_len` tokens, prompt and
+// text together.
+std::vector<Request> chat_workload(const Tokenizer &tokenizer, size_t seq_len, uint64_t seed,
+                                   uint32_t count = kChatCount);
 
 }  // namespace engine

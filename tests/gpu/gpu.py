@@ -119,6 +119,7 @@ def engine(backend, others, options):
         yield Part(name, [program, "--device", backend, "--json", *moves], 90, "engine",
                    kept=0 if other else 15)
     small = ["--pool-blocks", "32", "--preempt", "recompute"]   # so prefixes leave it
+    small += ["--chats", "8"] if options.short else []
     for tier, how in (("host tier", ["--host-prefixes"]), ("store", ["--tier", "memory"])):
         yield Part(f"{tier} {backend}",
                    [program, "--device", backend, "--json", "--check", *small, *how], 60, "engine")
