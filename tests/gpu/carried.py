@@ -50,9 +50,9 @@ def problem_of(gpu, backend, tree):
     opened = tree / f"opened by {backend}"
     os.environ.update(LD_LIBRARY_PATH=str(tree / "drivers"), LD_DEBUG="files",
                       LD_DEBUG_OUTPUT=str(opened))
-    part = next(part for part in gpu["engine"](backend, [], None)
-                if part.name == f"graphs {backend}")
     options = argparse.Namespace(out=None, short=True)
+    part = next(part for part in gpu["engine"](backend, [], options)
+                if part.name == f"graphs {backend}")
     outcome = gpu["run"](part, part.seconds * 10, options)
     if outcome.outcome != "passed":
         return f"{outcome.outcome}: {outcome.said}"

@@ -113,20 +113,23 @@ def slow_checks(backend, options):
 
 def engine(backend, others, options):
     program = BUILD / "examples" / "engine" / "quire-engine"
+    few = ["--chats", "8"] if options.short else []
     for other in ["", *others]:
         moves = ["--migrate-to", other, "--migrate-to", backend] if other else []
         name = f"migration {backend} to {other} and back" if other else f"engine {backend}"
-        yield Part(name, [program, "--device", backend, "--json", *moves], 90, "engine",
+        yield Part(name, [program, "--device", backend, "--json", *few, *moves], 90, "engine",
                    kept=0 if other else 15)
     small = ["--pool-blocks", "32", "--preempt", "recompute"]   # so prefixes leave it
-    small += ["--chats", "8"] if options.short else []
     for tier, how in (("host tier", ["--host-prefixes"]), ("store", ["--tier", "memory"])):
         yield Part(f"{tier} {backend}",
-                   [program, "--device", backend, "--json", "--check", *small, *how], 60, "engine")
+                   [program, "--device", backend, "--json", "--check", *few, *small, *how], 60,
+                   "engine")
+    # The text of a prompt goes to stdout, and the figures to stderr.
+    figures = ["sh", "-c", 'exec "$@" 2>&1 >/dev/null', "sh"]
     for first, second in ((backend, "cpu"), ("cpu", backend)):
         yield Part(f"hand-over {first} to {second}",
-                   [program, "--prefill-on", first, "--decode-on", second, "--prompt", "Tell me",
-                    "--steps", "200", "--json", "--check"], 60, "engine")
+                   [*figures, program, "--prefill-on", first, "--decode-on", second, "--prompt",
+                    "Tell me", "--steps", "200", "--json", "--check"], 60, "engine")
     if backend in ("cuda", "hip"):
         command = ["env", "QUIRE_TEST_DRIVER=real",
                    BUILD / "tests" / "fakegpu_driver_tests",

@@ -47,6 +47,8 @@ def problem_of(result, folder):
     wanted = {"conformance vulkan": "passed", "engine vulkan": "passed",
               "migration vulkan to cpu and back": "passed", "decode vulkan": "passed",
               "prefill vulkan": "passed", "copies vulkan": "passed",
+              "host tier vulkan": "passed", "store vulkan": "passed",
+              "hand-over vulkan to cpu": "passed", "hand-over cpu to vulkan": "passed",
               "beyond 4 GiB vulkan": "skipped"}
     for name, outcome in wanted.items():
         part = parts.get(name)
