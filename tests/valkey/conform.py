@@ -12,7 +12,7 @@ from cluster import Cluster
 from faults import expect
 
 if __name__ == "__main__":
-    clusters.skip_without("redis-server")
+    clusters.skip_without_server()
     with Cluster() as cluster:
         for threads in (1, 3):
             process = subprocess.run(

@@ -145,7 +145,7 @@ def run_with(engine, cluster, fault, chance):
 
 
 def main():
-    clusters.skip_without("redis-server")
+    clusters.skip_without_server()
     engine = serving.Engine(*sys.argv[1:3])
     fault = {one.__name__: one for one in CASES}[sys.argv[3]]
     chance = random.Random(f"{SEED} {fault.__name__}")

@@ -328,5 +328,5 @@ LIST = [a_killed_primary_is_replaced, slots_move_under_load, a_stopped_node_cost
         values_may_go_at_any_time, another_process_puts_and_the_index_follows]
 
 if __name__ == "__main__":
-    clusters.skip_without("redis-server")
+    clusters.skip_without_server()
     {case.__name__: case for case in LIST}[sys.argv[1]]()

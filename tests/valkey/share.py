@@ -85,7 +85,7 @@ def a_missing_cluster_is_refused(engine, cluster):
 
 
 def main():
-    clusters.skip_without("redis-server")
+    clusters.skip_without_server()
     engine = serving.Engine(*sys.argv[1:])
     with Cluster(replicas=False) as cluster:
         a_workload_is_given_to_the_next_process(engine, cluster)

@@ -30,7 +30,7 @@ def measured(cluster, store, what, kind, keys, size_bytes, wanted):
 
 
 def main():
-    clusters.skip_without("redis-server")
+    clusters.skip_without_server()
     keys = [f"block {i}" for i in range(COUNT)]
     with Cluster(replicas=False) as cluster, Store(nodes=cluster.nodes(), scan=0,
                                                    **PATIENT) as store:
