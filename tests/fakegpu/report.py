@@ -2,11 +2,10 @@
 """report: what the compilers made of the kernels, and a check that the expected
 instructions are there.
 
-    report.py [--json] [--write] KERNELS NVCC NVIDIA NVDISASM OBJDUMP READELF BUNDLE TARGET...
+    report.py [--json] [--write] FATBIN NVIDIA NVDISASM OBJDUMP READELF BUNDLE TARGET...
 
-BUNDLE is what the plugin holds, TARGET each kind of AMD GPU that it supports, and NVIDIA those of
-NVIDIA's, such as 80,90. Compiles for NVIDIA's GPUs anew, and reads the code objects beside BUNDLE
-for AMD's.
+FATBIN and BUNDLE are what the plugins hold; beside them lies what they were made of, which is read
+here. TARGET is each kind of AMD GPU that is supported, and NVIDIA those of NVIDIA's, such as 80,90.
 
 Lists each kernel of each kind of GPU with its registers, shared memory and stack. No kernel of
 NVIDIA's GPUs or of CDNA has a stack. Attention multiplies with mma.sync what cp.async loaded, or
@@ -25,7 +24,6 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import time
 
 import code_gates
@@ -33,9 +31,7 @@ import disassembly
 import figures as kernel_figures
 
 GIVEN = [argument for argument in sys.argv[1:] if argument not in ("--json", "--write")]
-KERNELS, NVCC, NUMBERS, NVDISASM, OBJDUMP, READELF, BUNDLE, *AMD = GIVEN
-SOURCE = pathlib.Path(KERNELS, "all.cu")
-COMMON = ["-std=c++20", f"-I{pathlib.Path(KERNELS).parent.parent}"]
+FATBIN, NUMBERS, NVDISASM, OBJDUMP, READELF, BUNDLE, *AMD = GIVEN
 NVIDIA = [f"sm_{number}" for number in NUMBERS.split(",")]
 # Matrices, loads, stores, and the conversion of codes to 16-bit numbers, in pairs.
 PTX_OF_ALL = ["mma.sync.aligned.m16n8k16.row.col.f32.f16",
@@ -83,10 +79,14 @@ def look_at_code(vendor, target, codes, kernels):
         expect(False, problem)
 
 
-def of_nvidia(target, folder):
+def made_for(target, kind):
+    """A file that the code for one kind of NVIDIA's GPUs was made of, or by."""
+    return pathlib.Path(FATBIN).with_name(f"cuda_kernels_{target.removeprefix('sm_')}.{kind}")
+
+
+def of_nvidia(target):
     begin = time.monotonic()
-    said = run(NVCC, *COMMON, "-fmad=false", "-cubin", f"-arch={target}", "--resource-usage",
-               SOURCE, "-o", folder / "kernels.cubin")
+    said = made_for(target, "usage").read_text()
     kernels = {}
     for block in said.split("Compiling entry function '")[1:]:
         name = block.split("'")[0]
@@ -97,7 +97,7 @@ def of_nvidia(target, folder):
     show(target, kernels, time.monotonic() - begin)
     if NVDISASM:
         look_at_code("nvidia", target,
-                     disassembly.of_nvidia(run(NVDISASM, folder / "kernels.cubin")), kernels)
+                     disassembly.of_nvidia(run(NVDISASM, made_for(target, "cubin"))), kernels)
     return kernels
 
 
@@ -141,20 +141,19 @@ def main():
     bundle = pathlib.Path(BUNDLE).read_bytes()
     for target in AMD:
         expect(f"amdhsa--{target}".encode() in bundle, f"the bundle has no code for {target}")
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        for target in NVIDIA:
-            kernels = of_nvidia(target, folder)
-            lists.add(tuple(sorted(kernels)))
-            expect(all(stack == 0 for _, _, stack in kernels.values()), f"{target}: a stack")
-        for target, words in PTX.items():
-            run(NVCC, *COMMON, "-fmad=false", "-ptx", f"-arch={target}", SOURCE, "-o",
-                folder / "ptx")
-            ptx = (folder / "ptx").read_text()
-            for kernel in MATRIX_KERNELS:
-                body = ptx.split(f".entry {kernel}(", 1)[1].split(".entry", 1)[0]
-                for word in words:
-                    expect(word in body, f"PTX of {target}: {kernel} has no {word}")
+    fatbin = pathlib.Path(FATBIN).read_bytes()
+    for target in NVIDIA:
+        kernels = of_nvidia(target)
+        lists.add(tuple(sorted(kernels)))
+        expect(all(stack == 0 for _, _, stack in kernels.values()), f"{target}: a stack")
+        expect(made_for(target, "cubin").read_bytes() in fatbin,
+               f"the fatbin has no code for {target}")
+    for target, words in PTX.items():
+        ptx = made_for(target, "ptx").read_text()
+        for kernel in MATRIX_KERNELS:
+            body = ptx.split(f".entry {kernel}(", 1)[1].split(".entry", 1)[0]
+            for word in words:
+                expect(word in body, f"PTX of {target}: {kernel} has no {word}")
     if OBJDUMP and READELF:
         for target in AMD:
             lists.add(tuple(sorted(of_amd(target))))
