@@ -279,8 +279,7 @@ Status Cache::begin_migration(const MigrateTarget &target, Migration *m, bool *b
     if (parts_.log_writer.active()) rules.cache_flags = QUIRE_CACHE_LOG;
     if (follows()) {
         const Follower &follower = parts_.follower.follower();
-        rules = RankRules{QUIRE_CACHE_FOLLOWER, follower.refs(), follower.host_refs(),
-                          follower.stopped()};
+        rules = RankRules{QUIRE_CACHE_FOLLOWER, follower.refs(), follower.stopped()};
     }
     Status planned = parts_.move.begin(target, rules, m, begun, error);
     parts_.migrating = *begun;

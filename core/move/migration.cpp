@@ -197,7 +197,7 @@ uint64_t Migration::block_bytes(const Shards &source, const Share &share) const 
     return bytes;
 }
 
-void Migration::count(const Journal &journal, const Shards &source) {
+void Migration::count(const Journal &journal, const Shards &source, const Array<uint32_t> *refs) {
     uint64_t moved[kMaxGroups] = {}, host_moved[kMaxGroups] = {}, held[kMaxGroups] = {};
     bool copies_host[kMaxGroups] = {};
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
@@ -205,8 +205,9 @@ void Migration::count(const Journal &journal, const Shards &source) {
         moved[g] = count_numbered(relocation.ids[g]);
         host_moved[g] = count_numbered(relocation.host_ids[g]);
         for (uint32_t b = 0; b < relocation.ids[g].size(); ++b) {
-            bool is_cached = journal.pool(g)[b].state == BlockState::cached;
-            held[g] += relocation.ids[g][b] != kNone && !is_cached;
+            bool is_held =
+                refs != nullptr ? refs[g][b] != 0 : journal.pool(g)[b].state != BlockState::cached;
+            held[g] += relocation.ids[g][b] != kNone && is_held;
         }
         info.blocks_moved += moved[g];
         info.move_count += static_cast<uint32_t>(moved[g] + host_moved[g]);

@@ -47,9 +47,9 @@ class Migration {
     Status plan_shares(const Shards &source);
     // Marks the host tiers whose memory is handed over at the switch instead of being copied.
     void keep_host_tiers(Shards *source);
-    // Counts what will be moved, into `info`. REQUIRES: plan_shares(), keep_host_tiers(), and the
-    // journal's plan.
-    void count(const Journal &journal, const Shards &source);
+    // Counts what will be moved, into `info`. refs: as in RankRules. REQUIRES: plan_shares(),
+    // keep_host_tiers(), and the journal's plan.
+    void count(const Journal &journal, const Shards &source, const Array<uint32_t> *refs);
     // Copies everything. REQUIRES: `shards` is created. error: filled by the backend.
     Status copy(const Shards &source, quire_error *error);
 

@@ -92,15 +92,14 @@ Status Move::check_moves(const Migration &m) const {
     return Status{};
 }
 
-// A follower's books are its tables: blocks keep their ids, and pools hold nothing.
+// A follower's pools hold nothing: its tables name blocks, and which others its leader has cached
+// or is loading it does not know. So every block goes along, with the id that it has.
 Status Move::plan_blocks(const RankRules &rules, Migration *m) {
     QUIRE_TRY(m->relocation.assign(books_.journal, m->geometry));
     if (rules.refs == nullptr) return Status{};
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        Array<uint32_t> &ids = m->relocation.ids[g], &host_ids = m->relocation.host_ids[g];
-        for (uint32_t b = 0; b < ids.size(); ++b) ids[b] = rules.refs[g][b] != 0 ? b : kNone;
-        for (uint32_t b = 0; b < host_ids.size(); ++b) {
-            host_ids[b] = rules.host_refs[g][b] != 0 ? b : kNone;
+        for (Array<uint32_t> *ids : {&m->relocation.ids[g], &m->relocation.host_ids[g]}) {
+            for (uint32_t b = 0; b < ids->size(); ++b) (*ids)[b] = b != kNullBlock ? b : kNone;
         }
     }
     return Status{};
@@ -128,7 +127,7 @@ Status Move::begin(const MigrateTarget &target, const RankRules &rules, Migratio
     if (m->info.blocks_short != 0) return Status{QUIRE_S_NO_BLOCKS, nullptr, 0, 0};
     bool copies_host = (target.desc.flags & QUIRE_MIGRATE_COPY_HOST_TIER) != 0;
     if (!copies_host) m->keep_host_tiers(&books_.shards);
-    m->count(books_.journal, books_.shards);
+    m->count(books_.journal, books_.shards, rules.refs);
     if (target.desc.moves != nullptr && target.desc.move_capacity < m->info.move_count) {
         return Status{QUIRE_S_INCOMPLETE, nullptr, 0, 0};
     }

@@ -27,7 +27,6 @@ struct RankRules {
     // [group][block] how many table entries name a block, in a cache whose pools hold nothing;
     // nullptr: the pools know.
     const Array<uint32_t> *refs = nullptr;
-    const Array<uint32_t> *host_refs = nullptr;
     Status stopped{};  // why the cache may not move, if it may not
 };
 

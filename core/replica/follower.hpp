@@ -52,7 +52,6 @@ class Follower {
 
     // [pool][block] how many table entries name it; groups that share a pool count in the first.
     const Array<uint32_t> *refs() const { return refs_; }
-    const Array<uint32_t> *host_refs() const { return host_refs_; }
     const uint32_t *held() const { return held_; }
     const uint32_t *host_held() const { return host_held_; }
     uint64_t sum() const { return sum_; }

@@ -143,8 +143,8 @@ TEST(Migration, a_leader_and_its_followers_move_each_by_itself) {
     notice(&one);
     notice(&leader.cache);
     quire_migrate_info info = follower.move(cut);
-    EXPECT_GT(info.blocks_moved, 0u);
-    EXPECT_EQ(info.bytes_moved, info.live_bytes);
+    EXPECT_GT(info.live_bytes, 0u);
+    EXPECT_GT(info.bytes_moved, info.live_bytes);
     expected.run(60);
     got.run(60);
     EXPECT_EQ(expected.decisions, got.decisions);
@@ -162,6 +162,31 @@ TEST(Migration, a_leader_and_its_followers_move_each_by_itself) {
         EXPECT_EQ(c->try_move(kWhole, devices, {}, &info), QUIRE_E_ARG);
         EXPECT_EQ(c->try_move({{0, 0, 1, 1}}, devices, {}, &info), QUIRE_E_ARG);
         c->close(devices);
+    }
+}
+
+// No log says which blocks the leader has cached, and it finds prefixes in them afterwards.
+TEST(Migration, a_follower_keeps_the_blocks_that_its_leader_has_cached) {
+    const std::vector<Range> first = {{0, 0, 0, 2}}, second = {{0, 0, 2, 2}};
+    const std::vector<Range> cut = {{0, 3, 2, 2}, {3, 3, 2, 2}};
+    for (uint32_t seed : {1u, 2u, 3u}) {
+        ShardedCache one(kWhole);
+        ShardedCache leader(first, 24, nullptr, described<quire_instance_desc>(), QUIRE_CACHE_LOG);
+        MigratingCache follower(second, {}, nullptr, QUIRE_CACHE_FOLLOWER);
+        Traffic expected(&one, seed), got(&leader, seed, {&follower.cache});
+        for (uint32_t i = 0; i < 10; ++i) {
+            expected.run_on(10);
+            got.run_on(10);
+            notice(&one);
+            notice(&leader);
+            MoveOptions options;
+            options.copies_host_tier = i % 3 == 0;
+            follower.move(i % 2 == 0 ? cut : second, options);
+        }
+        expected.run(40);
+        got.run(40);
+        ASSERT_EQ(expected.decisions, got.decisions) << "seed " << seed;
+        ASSERT_EQ(expected.outputs, got.outputs) << "seed " << seed;
     }
 }
 
