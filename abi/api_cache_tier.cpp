@@ -54,7 +54,7 @@ Status tell(quire_cache *cache, Cache &core, quire_cache_tier_progress *progress
 
 quire_status poll_once(const char *function, quire_cache *cache, quire_cache_tier_progress *out,
                        quire_cache_tier_progress *full, quire_error *error) {
-    return changing_call(function, cache, error, [&](Cache &core, quire_error *sink) -> Status {
+    return resting_call(function, cache, error, [&](Cache &core, quire_error *sink) -> Status {
         if (out != nullptr) QUIRE_TRY(check_output(out));
         QUIRE_TRY(tell(cache, core, full, sink));
         if (out != nullptr) write(*full, out);
@@ -68,7 +68,7 @@ extern "C" {
 
 quire_status quire_cache_attach_tier(quire_cache *cache, quire_tier *tier,
                                      const quire_cache_tier_desc *desc, quire_error *error) {
-    return changing_call(
+    return resting_call(
         "cache_attach_tier", cache, error, [&](Cache &core, quire_error *sink) -> Status {
             quire_cache_tier_desc full;
             QUIRE_TRY(read(desc, &full));
@@ -153,6 +153,25 @@ quire_status quire_cache_get_tier_stats(quire_cache *cache, quire_cache_tier_sta
                             write(full, stats);
                             return Status{};
                         });
+}
+
+quire_status quire_cache_report_loads(quire_cache *cache, void *buffer, uint64_t capacity,
+                                      uint64_t *size_bytes, quire_error *error) {
+    return resting_call(
+        "cache_report_loads", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+            QUIRE_TRY(need(size_bytes, "size_bytes is NULL"));
+            if (capacity != 0) QUIRE_TRY(need(buffer, "buffer is NULL"));
+            return core.report_loads(static_cast<uint8_t *>(buffer), capacity, size_bytes, sink);
+        });
+}
+
+quire_status quire_cache_take_report(quire_cache *cache, const void *bytes, uint64_t size_bytes,
+                                     quire_error *error) {
+    return changing_call(
+        "cache_take_report", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+            if (size_bytes != 0) QUIRE_TRY(need(bytes, "bytes is NULL"));
+            return core.take_report(static_cast<const uint8_t *>(bytes), size_bytes, sink);
+        });
 }
 
 }  // extern "C"

@@ -3,6 +3,7 @@
 // cache_call: an exported function on a cache: guarded, serialised, refused in a forked child.
 // deciding_call: one that decides what the cache holds; refused on a follower.
 // changing_call: one that changes the cache, with or without an open step; refused while it moves.
+// resting_call: one that a follower can do too; refused while it moves.
 // lasting_call: one that still works on a cache that was stopped by a broken invariant.
 #pragma once
 
@@ -51,6 +52,15 @@ quire_status deciding_call(const char *function, quire_cache *cache, quire_error
             return fail(QUIRE_E_UNSUPPORTED,
                         "the cache follows a leader and cannot do this: call it on the leader's");
         }
+        return body(core, sink);
+    });
+}
+
+template <typename Body>
+quire_status resting_call(const char *function, quire_cache *cache, quire_error *error,
+                          Body &&body) noexcept {
+    return cache_call(function, cache, error, [&](Cache &core, quire_error *sink) -> Status {
+        QUIRE_TRY(core.check_at_rest());
         return body(core, sink);
     });
 }

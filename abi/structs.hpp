@@ -75,7 +75,7 @@ constexpr uint32_t kCacheFlags =
     RULE(quire_export_desc, 96, 0, 0, 0)                                                        \
     RULE(quire_import_desc, 104, 0, 0, 0)                                                       \
     RULE(quire_tier_desc, 40, QUIRE_STORE_OPEN_EXISTING | QUIRE_STORE_OPEN_READ_ONLY, 0, 0)     \
-    RULE(quire_cache_tier_desc, 88, 0, 0, 0)                                                    \
+    RULE(quire_cache_tier_desc, 88, 0, QUIRE_RESERVED(quire_cache_tier_desc, reserved0))        \
     RULE(quire_handover_send_desc, 104, 0, QUIRE_RESERVED(quire_handover_send_desc, reserved0)) \
     RULE(quire_handover_receive_desc, 88, 0, 0, 0)
 

@@ -66,7 +66,11 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
 
 Status Cache::finish(uint64_t step, const quire_native *native, uint32_t outcome,
                      quire_error *error) {
-    if (follows()) return parts_.follower.finish(step, native, outcome, error);
+    if (follows()) {
+        Status passed = parts_.follower.finish(step, native, outcome, error);
+        parts_.follower_tier.progress(CacheTier::kStepBytes);
+        return passed;
+    }
     Status finished = parts_.steps.finish(step, native, outcome, error);
     if (!parts_.books.is_stopped) parts_.tier.progress(CacheTier::kStepBytes);
     return finished;
@@ -87,10 +91,18 @@ Status Cache::evict(uint32_t group, uint32_t count, int32_t *ids, uint32_t *evic
 
 Status Cache::check_tier(const quire_cache_tier_desc &desc, const quire_store_info &store,
                          bool is_read_only) const {
-    if (parts_.log_writer.active()) {
-        return fail(QUIRE_E_UNSUPPORTED,
-                    "a cache with followers has no tier: the log carries no content");
+    const bool leads = parts_.log_writer.active();
+    if (leads ? desc.followers == 0 || desc.followers > kMostFollowers : desc.followers != 0) {
+        return fail(QUIRE_E_ARG,
+                    "desc.followers is {}: it says how many follow a leader, 1 to {}, and is 0 for "
+                    "all other caches",
+                    desc.followers, kMostFollowers);
     }
+    if (desc.followers < parts_.followers.count()) {
+        return fail(QUIRE_E_ARG, "desc.followers is {}, but {} followers have reported",
+                    desc.followers, parts_.followers.count());
+    }
+    if (follows()) return parts_.follower_tier.check(desc, store, is_read_only);
     return parts_.tier.check(desc, store, is_read_only);
 }
 
@@ -101,11 +113,52 @@ Status no_tier() { return fail(QUIRE_E_ARG, "the cache has no tier"); }
 }  // namespace
 
 Status Cache::poll_tier(quire_cache_tier_progress *progress, quire_error *error) {
-    if (!parts_.tier.is_attached()) return no_tier();
+    if (!has_tier()) return no_tier();
     QUIRE_TRY(poll(error));
+    if (follows()) {
+        parts_.follower_tier.progress(CacheTier::kPollBytes);
+        parts_.follower_tier.tell(progress);
+        return parts_.follower_tier.check_store(error);
+    }
     parts_.tier.progress(CacheTier::kPollBytes);
     parts_.tier.tell(progress);
     return parts_.tier.check_store(error);
+}
+
+Status Cache::report_loads(uint8_t *buffer, uint64_t capacity, uint64_t *size_bytes,
+                           quire_error *error) {
+    if (!follows()) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "the cache follows no leader, so there is no one to report to");
+    }
+    QUIRE_TRY(poll(error));
+    FollowerTier &tier = parts_.follower_tier;
+    tier.progress(CacheTier::kPollBytes);
+    *size_bytes = tier.report_bytes();
+    if (*size_bytes == 0) return Status{};
+    if (*size_bytes > capacity) return Status{QUIRE_S_INCOMPLETE, nullptr, 0, 0};
+    tier.write_report(parts_.follower.follower().leader(), parts_.identity, buffer);
+    return Status{};
+}
+
+Status Cache::take_report(const uint8_t *bytes, uint64_t size_bytes, quire_error *error) {
+    if (!parts_.log_writer.active())
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "the cache leads no others: create it with "
+                    "QUIRE_CACHE_LOG");
+    ReportReader report;
+    QUIRE_TRY(report.open(bytes, size_bytes));
+    if (parts_.tier.is_attached()) QUIRE_TRY(poll(error));
+    uint32_t follower = 0;
+    const uint32_t most = parts_.tier.is_attached() ? parts_.tier.followers() : kMostFollowers;
+    QUIRE_TRY(parts_.followers.check(report.header(), parts_.identity, most, &follower));
+    parts_.followers.note(report.header(), follower);
+    for (uint32_t i = 0; i < report.header().count; ++i) {
+        const LoadOutcome outcome = report.outcome(i);
+        parts_.tier.take_outcome(follower, outcome.serial, outcome.whole);
+    }
+    parts_.tier.progress(CacheTier::kPollBytes);
+    return Status{};
 }
 
 Status Cache::cancel_load(uint64_t seq) {
@@ -120,25 +173,33 @@ Status Cache::cancel_load(uint64_t seq) {
 }
 
 Status Cache::tier_stats(quire_cache_tier_stats *out) const {
-    if (!parts_.tier.is_attached()) return no_tier();
-    parts_.tier.stats(out);
+    if (!has_tier()) return no_tier();
+    follows() ? void(*out = parts_.books.loads.counts) : parts_.tier.stats(out);
     return Status{};
 }
 
 Status Cache::begin_detach_tier() {
-    if (!parts_.tier.is_attached()) return no_tier();
+    if (!has_tier()) return no_tier();
     if (parts_.books.records.is_open() && !parts_.books.is_stopped)
         return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
-    parts_.tier.begin_detach();
+    follows() ? parts_.follower_tier.begin_detach() : parts_.tier.begin_detach();
     return Status{};
 }
 
+// No copy begins on devices that a migration leaves.
 void Cache::drain_tier(bool *drained) {
+    *drained = false;
+    if (parts_.migrating) return;
     quire_error ignored{};
     ignored.struct_size = sizeof ignored;
     if (!parts_.books.is_stopped) (void)poll(&ignored);
-    parts_.tier.progress(CacheTier::kPollBytes);
-    *drained = parts_.tier.is_drained();
+    if (follows()) {
+        parts_.follower_tier.progress(CacheTier::kPollBytes);
+        *drained = parts_.follower_tier.is_drained();
+    } else {
+        parts_.tier.progress(CacheTier::kPollBytes);
+        *drained = parts_.tier.is_drained();
+    }
 }
 
 void Cache::stop(const BrokenInvariant &why) {
@@ -275,6 +336,7 @@ Status Cache::begin_migration(const MigrateTarget &target, Migration *m, bool *b
     QUIRE_TRY(poll(error));
     parts_.books.loads.drop_all();
     parts_.tier.leave_devices();
+    parts_.follower_tier.leave_devices();
     RankRules rules;
     if (parts_.log_writer.active()) rules.cache_flags = QUIRE_CACHE_LOG;
     if (follows()) {

@@ -147,8 +147,15 @@ class Cache {
     }
     Status apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOptions &options,
                      Batch *batch, uint64_t *out, quire_error *error) {
-        return parts_.follower.apply_log(bytes, size_bytes, options, batch, out, error);
+        Status applied = parts_.follower.apply_log(bytes, size_bytes, options, batch, out, error);
+        if (applied.ok()) parts_.follower_tier.progress(CacheTier::kStepBytes);
+        return applied;
     }
+    // Of a follower: what became of loads since the last report.
+    Status report_loads(uint8_t *buffer, uint64_t capacity, uint64_t *size_bytes,
+                        quire_error *error);
+    // Of a leader: takes a follower's report.
+    Status take_report(const uint8_t *bytes, uint64_t size_bytes, quire_error *error);
     Status events(bool restarts, EventSink *sink, bool *has_more) {
         return parts_.announcer.read(restarts, sink, has_more);
     }
@@ -194,9 +201,12 @@ class Cache {
                       bool is_read_only) const;
     Status attach_tier(const quire_cache_tier_desc &desc, const quire_store_info &store,
                        StoreLink *link) {
-        return parts_.tier.attach(desc, store, link);
+        return follows() ? parts_.follower_tier.attach(desc, store, link)
+                         : parts_.tier.attach(desc, store, link);
     }
-    bool has_tier() const { return parts_.tier.is_attached(); }
+    bool has_tier() const {
+        return parts_.tier.is_attached() || parts_.follower_tier.is_attached();
+    }
     // Reads fences too. *progress: how far the tier is.
     Status poll_tier(quire_cache_tier_progress *progress, quire_error *error);
     Status cancel_load(uint64_t seq);
@@ -205,7 +215,9 @@ class Cache {
     // *drained: nothing of the cache is under way in the store any more, and it was flushed.
     void drain_tier(bool *drained);
     // REQUIRES: it is drained, or the store broke its contract.
-    void end_detach_tier() { parts_.tier.end_detach(); }
+    void end_detach_tier() {
+        follows() ? parts_.follower_tier.end_detach() : parts_.tier.end_detach();
+    }
 
     // Plans a move and allocates what it needs; m->info holds the resulting counts. The cache
     // changes only in that it refuses further changes. *begun: false if blocks or room for moves

@@ -7,7 +7,10 @@ package quire
 */
 import "C"
 
-import "time"
+import (
+	"time"
+	"unsafe"
+)
 
 // TierWrite says which cached blocks are written to a store: QUIRE_TIER_WRITE_* of
 // quire/cache_tier.h.
@@ -28,6 +31,7 @@ type AttachOptions struct {
 	LoadTimeout, LoadExpiry     time.Duration
 	MaxLoadBytes, MaxWriteBytes uint64
 	MaxToldBlocks               uint64 // of the store, of which a reader of events is told
+	Followers                   int    // how many a leader has; 0 for all other caches
 }
 
 // TierProgress says how far a cache's tier is: quire_cache_tier_progress of quire/cache_tier.h.
@@ -69,6 +73,7 @@ func (c *Cache) AttachTier(tier *Tier, options AttachOptions) error {
 		max_load_bytes:  C.uint64_t(options.MaxLoadBytes),
 		max_write_bytes: C.uint64_t(options.MaxWriteBytes),
 		max_told_blocks: C.uint64_t(options.MaxToldBlocks),
+		followers:       n.u32("Followers", options.Followers),
 	}
 	for i, b := range options.Fingerprint {
 		desc.fingerprint[i] = C.uint8_t(b)
@@ -156,4 +161,36 @@ func (s Sequence) CancelLoad() error {
 	return s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
 		return C.q_cache_cancel_load(cache, s.handle, e)
 	})
+}
+
+// ReportLoads returns a follower's next report for its leader, which says how loads went; it is
+// empty if there is nothing to report. Send it: each load is in one report.
+func (c *Cache) ReportLoads() ([]byte, error) {
+	content := make([]byte, 2048)
+	for {
+		var size C.uint64_t
+		status, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+			return C.q_cache_report_loads(cache, unsafe.Pointer(&content[0]),
+				C.uint64_t(len(content)), &size, e)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if status != statusIncomplete {
+			return content[:size], nil
+		}
+		content = make([]byte, size)
+	}
+}
+
+// TakeReport takes a report of a follower of this leader.
+func (c *Cache) TakeReport(report []byte) error {
+	var bytes unsafe.Pointer
+	if len(report) != 0 {
+		bytes = unsafe.Pointer(&report[0])
+	}
+	_, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_cache_take_report(cache, bytes, C.uint64_t(len(report)), e)
+	})
+	return err
 }

@@ -9,7 +9,7 @@
 
 /* Go's build cache looks at the files of this folder only: a header with another table must change
  * one of them. */
-_Static_assert(sizeof(quire_api) == 16 + 106 * sizeof(void *), "count the functions of api.h anew");
+_Static_assert(sizeof(quire_api) == 16 + 108 * sizeof(void *), "count the functions of api.h anew");
 
 extern const quire_api *quire_go_table;
 
@@ -228,6 +228,13 @@ QUIRE_GO_CALL(cache_cancel_load, (quire_cache * cache, quire_seq seq, quire_erro
 QUIRE_GO_CALL(cache_get_tier_stats,
               (quire_cache * cache, quire_cache_tier_stats *stats, quire_error *e),
               (cache, stats, e))
+QUIRE_GO_CALL(cache_report_loads,
+              (quire_cache * cache, void *buffer, uint64_t capacity, uint64_t *size,
+               quire_error *e),
+              (cache, buffer, capacity, size, e))
+QUIRE_GO_CALL(cache_take_report,
+              (quire_cache * cache, const void *bytes, uint64_t size, quire_error *e),
+              (cache, bytes, size, e))
 
 #undef QUIRE_GO_CALL
 

@@ -266,10 +266,45 @@ void CacheDump::write_loads() {
         out_.number("length", load.length);
         out_.number("found", load.found);
         out_.number("awaited", load.awaited);
+        out_.number("unreported", load.unreported);
+        out_.flag("told", load.is_told);
         out_.number("serial", load.serial);
         out_.number("next", load.next);
         out_.number("stride", load.stride);
         out_.list("blocks", load.blocks.data(), load.blocks.size());
+        out_.close();
+    }
+}
+
+// What a leader's followers are to be told of, and what a follower was told to load.
+void CacheDump::write_orders() {
+    for (uint32_t i = 0; i < books_.loads.end_count(); ++i) {
+        out_.open("load_end");
+        out_.number("serial", books_.loads.end(i).serial);
+        out_.number("length", books_.loads.end(i).length);
+        out_.close();
+    }
+    uint64_t id = 0;
+    for (const WriteOrder &order : books_.write_orders) {
+        out_.open("write_order");
+        out_.number("id", id++);
+        out_.index("node", order.node);
+        out_.number("generation", order.generation);
+        out_.number("group", order.group);
+        out_.number("block", order.named);
+        out_.close();
+    }
+    for (const FollowerTier::FollowedLoad &load : parts_.follower_tier.loads_) {
+        if (load.serial == 0) continue;
+        out_.open("followed_load");
+        out_.number("serial", load.serial);
+        out_.number("step", load.step);
+        out_.number("length", load.length);
+        out_.number("whole", load.whole);
+        out_.number("awaited", load.awaited);
+        out_.number("next", load.next);
+        out_.flag("decided", load.is_decided);
+        out_.flag("reported", load.is_reported);
         out_.close();
     }
 }

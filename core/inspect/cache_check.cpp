@@ -277,7 +277,8 @@ Status CacheCheck::check_load(const Load &load, uint32_t slot) const {
         return wrong("load %u of blocks %u to %u has host block %u for block %u of group %u", slot,
                      load.first, load.length, block, index, group);
     }
-    if (load.awaited <= held || load.is_asking) return Status{};
+    const bool is_known = load.is_ready ? load.unreported == 0 : !load.is_taken;
+    if (is_known && (load.awaited <= held + load.unreported || load.is_asking)) return Status{};
     return wrong("load %u waits for %u blocks, and has %" PRIu64, slot, load.awaited, held);
 }
 

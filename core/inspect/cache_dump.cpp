@@ -194,6 +194,7 @@ uint64_t CacheDump::write() {
         for (uint32_t g = 0; g < books_.geometry.group_count; ++g) write_table(i, g);
     }
     write_loads();
+    write_orders();
     write_told();
     out_.end();
     return out_.size_bytes();

@@ -63,6 +63,7 @@ class CacheDump {
     void write_tokens(const char *name, const Buffer &buffer, uint32_t count);
     void write_table(uint32_t index, uint32_t group);
     void write_loads();
+    void write_orders();
     void write_told();
     uint64_t hash(const uint32_t *words, uint64_t count) const;
 

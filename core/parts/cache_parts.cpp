@@ -140,6 +140,7 @@ Status CacheParts::create_memory(const quire_cache_desc &desc, const ShardRange 
 
 Status CacheParts::create_ranks(const quire_cache_desc &desc, const CacheSeeds &seeds,
                                 uint32_t max_sequences) {
+    identity = seeds.identity;
     uint64_t digest =
         digest_geometry(books.geometry, books.places.data(), max_sequences, books.scales.numbers());
     if ((desc.flags & QUIRE_CACHE_FOLLOWER) != 0) {

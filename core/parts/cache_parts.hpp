@@ -18,6 +18,7 @@
 #include "core/steps/sequences.hpp"
 #include "core/steps/steps.hpp"
 #include "core/tiers/cache_tier.hpp"
+#include "core/tiers/follower_tier.hpp"
 
 namespace quire {
 
@@ -58,9 +59,12 @@ struct CacheParts {
     Steps steps{&books, &tenants, &prefixes, &changes, &admission, &runs, &rollback, &witness};
     LogWriter log_writer{&books};
     Announcer announcer{&books};
-    FollowerCache follower{&books, &runs};
+    FollowerTier follower_tier{&books};
+    FollowerCache follower{&books, &runs, &follower_tier};
     Move move{&books};
     CacheTier tier{&books};
+    KnownFollowers followers;  // of a leader
+    uint64_t identity = 0;     // as a leader or follower
     Handovers handovers{&books, &sequences};
     bool migrating = false;
     BrokenInvariant why_stopped{};  // while books.is_stopped

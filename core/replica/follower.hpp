@@ -17,6 +17,7 @@ struct FollowedSequence {
     uint32_t computed;  // 0 when it ended
     uint32_t longest;   // table, in blocks
     uint32_t cross_tokens;
+    uint32_t first_written = kNone;  // where the log's row of it begins; kNone: it has none
 };
 
 class Follower {
@@ -43,12 +44,18 @@ class Follower {
         sequences_[index] = made;
     }
     const FollowedSequence &at(uint32_t index) const { return sequences_[index]; }
+    // The log has a row of the sequence, which begins at this position. REQUIRES: seen().
+    void note_row(uint32_t index, uint32_t first_position) {
+        uint32_t &first = sequences_[index].first_written;
+        if (first_position < first) first = first_position;
+    }
 
     // Adds a change to the block counts and to the digest's sum, or takes it out again.
     void count(const SequenceChange &change);
     void uncount(const SequenceChange &change);
     uint64_t digest() const;
     void applied(const LogHeader &header);
+    uint64_t leader() const { return leader_; }  // 0: no log was applied
 
     // [pool][block] how many table entries name it; groups that share a pool count in the first.
     const Array<uint32_t> *refs() const { return refs_; }

@@ -14,7 +14,7 @@ Status FollowerCache::check_digest(const LogReader &log) {
                         "log number {} leads to a state that differs from its leader's: this "
                         "follower stopped, and all ranks must be restarted",
                         log.header().number);
-    follower_.stop(wrong);
+    stop(wrong);
     return wrong;
 }
 
@@ -106,11 +106,63 @@ void FollowerCache::apply_change(const SequenceChange &change) {
     s.priority = change.after.priority;
 }
 
+void FollowerCache::stop(const Status &why) {
+    follower_.stop(why);
+    orders_.stop();
+}
+
+// Says which blocks the log's step may write: those that its copies fill, and those that tables
+// name anew, unless the table's row begins after the block, which was then found and not taken.
+// Comes before the tables change.
+void FollowerCache::note_overwritten(const LogReader &log) {
+    for (uint32_t i = 0; i < log.header().copy_count; ++i) {
+        const quire_block_copy copy = log.copy(i);
+        orders_.overwrite(copy.group, static_cast<uint32_t>(copy.dst),
+                          copy.kind == QUIRE_COPY_SWAP_OUT);
+    }
+    log_check_.each_change(log, [&](const SequenceChange &change) {
+        if (change.after.handle == 0 || change.after.swapped()) return;
+        const uint32_t first = follower_.at(change.after.index).first_written;
+        walk_entries(
+            change, books_.geometry.group_count, [](uint32_t, uint32_t, uint32_t) {},
+            [&](uint32_t group, uint32_t index, uint32_t id) {
+                const BlockSize size = books_.geometry.groups[group].size;
+                if (first == kNone || index >= size.block_of(first))
+                    orders_.overwrite(group, id, false);
+            });
+    });
+}
+
+// The same for what rows compute. A table that shrank and grew again since the log before may name
+// a block where it did, which another sequence published meanwhile. Comes after the tables changed.
+void FollowerCache::note_computed(const LogReader &log) {
+    for (uint32_t i = 0; i < log.header().row_count; ++i) {
+        const LogRow row = log.row(i);
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            const BlockTable &t = books_.journal.table(row.index, g);
+            const BlockSize size = books_.geometry.groups[g].size;
+            for (uint32_t k = size.block_of(row.first_position); k < t.length; ++k)
+                if (t.ids.data[k] != kNullBlock) orders_.overwrite(g, t.ids.data[k], false);
+        }
+    }
+}
+
+void FollowerCache::apply_orders(const LogReader &log, uint64_t step) {
+    Status taken = log.each_order([&](const TierOrder &order, const uint8_t *tokens) -> Status {
+        orders_.take(order, tokens, step);
+        return Status{};
+    });
+    QUIRE_ASSERT(taken.ok());
+    if (orders_.awaits_content()) note_overwritten(log);
+}
+
 // From here on nothing fails.
 void FollowerCache::apply(const LogReader &log, StepRecord *record, Batch *batch) {
+    apply_orders(log, record->number);
     log_check_.each_change(log, [&](const SequenceChange &change) {
         change.after.handle == 0 ? apply_end(change.before.index) : apply_change(change);
     });
+    if (orders_.awaits_content()) note_computed(log);
     for (uint32_t i = 0; i < log.header().copy_count; ++i) record->copies.push(log.copy(i));
     follower_.applied(log.header());
     if (batch == nullptr) return;
@@ -232,10 +284,10 @@ Status FollowerCache::poll(quire_error *error) {
 void FollowerCache::fail_step(StepRecord *record) {
     record->failed = true;
     if (books_.is_stopped) return;  // nothing that it holds is used any more
-    follower_.stop(fail(QUIRE_E_DEVICE_LOST,
-                        "a device of this follower failed in log number {}: the "
-                        "follower stopped, and all ranks must be restarted",
-                        record->number));
+    stop(fail(QUIRE_E_DEVICE_LOST,
+              "a device of this follower failed in log number {}: the "
+              "follower stopped, and all ranks must be restarted",
+              record->number));
 }
 
 }  // namespace quire

@@ -6,8 +6,8 @@
 // not match is found before anything is applied. Then memory is reserved, and then the log is
 // applied; from there on only the device can fail.
 //
-// Ownership: refers to the books and to Runs; owns what the follower counts. Its pools hold
-// nothing: the tables name the blocks that the leader chose.
+// Ownership: refers to the books, to Runs and to the tier, which takes a log's orders; owns what
+// the follower counts. Its pools hold nothing: the tables name the blocks that the leader chose.
 // Threads: none; Cache holds its lock.
 #pragma once
 
@@ -18,8 +18,12 @@ namespace quire {
 
 class FollowerCache {
  public:
-    FollowerCache(CacheBooks *books, Runs *runs)
-        : books_(*books), runs_(*runs), follower_(&books->host), log_check_(books, &follower_) {}
+    FollowerCache(CacheBooks *books, Runs *runs, OrderTaker *orders)
+        : books_(*books),
+          runs_(*runs),
+          orders_(*orders),
+          follower_(&books->host),
+          log_check_(books, &follower_, orders) {}
     // Makes the cache a follower.
     Status create(uint64_t geometry_digest, uint32_t max_sequences) {
         return follower_.create(geometry_digest, books_.geometry, max_sequences);
@@ -41,11 +45,16 @@ class FollowerCache {
     void apply_end(uint32_t index);
     void apply_change(const SequenceChange &change);
     void apply(const LogReader &log, StepRecord *record, Batch *batch);
+    void apply_orders(const LogReader &log, uint64_t step);
+    void note_overwritten(const LogReader &log);
+    void note_computed(const LogReader &log);
+    void stop(const Status &why);
     Status commit(StepRecord *record, Batch *batch, quire_error *error);
     void fail_step(StepRecord *record);
 
     CacheBooks &books_;
     Runs &runs_;
+    OrderTaker &orders_;
     Follower follower_;
     LogCheck log_check_;
 };

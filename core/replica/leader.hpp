@@ -23,6 +23,7 @@ class Leader {
     Status create(uint64_t identity, uint64_t geometry_digest, uint32_t max_sequences,
                   const Geometry &geometry);
     bool active() const { return active_; }
+    uint64_t identity() const { return identity_; }
 
     // Adds to *size_bytes the most bytes that the log needs for the index, and makes room to
     // remember its tables. False: no memory.

@@ -14,13 +14,14 @@
 
 #include "core/blocks/sequence.hpp"
 #include "core/blocks/timeline.hpp"
+#include "core/steps/tier_orders.hpp"
 
 namespace quire {
 
 static_assert(std::endian::native == std::endian::little, "logs are written as they lie in memory");
 
 constexpr uint32_t kLogMagic = 0x474F4C51;  // "QLOG"
-constexpr uint32_t kLogVersion = 2;
+constexpr uint32_t kLogVersion = 3;
 constexpr uint32_t kLogOrderBits = kMaxUnfinished;
 
 struct LogHeader {
@@ -38,8 +39,10 @@ struct LogHeader {
     uint32_t row_count;
     uint32_t sequence_count;
     uint32_t mask_word_count;
+    uint32_t order_count;
+    uint32_t reserved0;
 };
-static_assert(sizeof(LogHeader) == 80);
+static_assert(sizeof(LogHeader) == 88);
 
 struct LogRow {
     uint32_t index;

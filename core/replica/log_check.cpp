@@ -126,6 +126,7 @@ Status LogCheck::check_row(const LogRow &row, uint32_t mask_word_count) {
                   row.cross_tokens <= follower_.at(row.index).cross_tokens;
     bool masked = row.mask_rows <= row.compute_count && row.mask_at <= mask_word_count &&
                   row.mask_words() <= mask_word_count - row.mask_at;
+    if (inside) follower_.note_row(row.index, row.first_position);
     if (inside && masked) return Status{};
     return fail(QUIRE_E_ARG, "damaged log: a row of sequence {} computes up to {}", row.index, end);
 }
@@ -146,6 +147,18 @@ Status LogCheck::check_masks(const LogReader &log) const {
         if (!fits) return fail(QUIRE_E_ARG, "damaged log: the mask of row {}", i);
     }
     return Status{};
+}
+
+Status LogCheck::check_orders(const LogReader &log) {
+    if (log.header().reserved0 != 0)
+        return fail(QUIRE_E_ARG, "damaged log: a reserved field is not 0");
+    if (log.header().order_count == 0) [[likely]]
+        return Status{};
+    orders_.begin_check();
+    QUIRE_TRY(log.each_order([this](const TierOrder &order, const uint8_t *tokens) {
+        return orders_.check(order, tokens);
+    }));
+    return orders_.end_check();
 }
 
 Status LogCheck::check(const LogReader &log) {
@@ -172,7 +185,8 @@ Status LogCheck::check(const LogReader &log) {
     }));
     for (uint32_t i = 0; i < header.row_count; ++i)
         QUIRE_TRY(check_row(log.row(i), header.mask_word_count));
-    return check_masks(log);
+    QUIRE_TRY(check_masks(log));
+    return check_orders(log);
 }
 
 Status LogCheck::check_batch(const LogReader &log, const Batch *batch) const {

@@ -15,7 +15,8 @@ namespace quire {
 
 class LogCheck {
  public:
-    LogCheck(CacheBooks *books, Follower *follower) : books_(*books), follower_(*follower) {}
+    LogCheck(CacheBooks *books, Follower *follower, OrderTaker *orders)
+        : books_(*books), follower_(*follower), orders_(*orders) {}
 
     // Checks every part by itself and against the state here; changes nothing in the books.
     Status check(const LogReader &log);
@@ -35,9 +36,11 @@ class LogCheck {
     Status check_copy(const quire_block_copy &copy) const;
     Status check_row(const LogRow &row, uint32_t mask_word_count);
     Status check_masks(const LogReader &log) const;
+    Status check_orders(const LogReader &log);
 
     CacheBooks &books_;
     Follower &follower_;
+    OrderTaker &orders_;
 };
 
 template <typename Visit>

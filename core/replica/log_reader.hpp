@@ -23,8 +23,13 @@ class LogReader {
         copies_at_ = sizeof header + ended;
         rows_at_ = copies_at_ + copies;
         words_at_ = rows_at_ + rows;
-        sequences_at_ = words_at_ + uint64_t{header.mask_word_count} * sizeof(uint32_t);
-        return sequences_at_ <= header.size_bytes ? Status{} : too_short();
+        orders_at_ = words_at_ + uint64_t{header.mask_word_count} * sizeof(uint32_t);
+        if (orders_at_ > header.size_bytes) return too_short();
+        sequences_at_ = orders_at_;
+        return each_order([this](const TierOrder &order, const uint8_t *) -> Status {
+            sequences_at_ += size_of(order);
+            return Status{};
+        });
     }
 
     const LogHeader &header() const { return header_; }
@@ -35,6 +40,21 @@ class LogReader {
     const void *mask_words() const { return bytes_ + words_at_; }
     uint32_t mask_word(uint64_t i) const { return at<uint32_t>(words_at_ + i * 4); }
     LogRow row(uint32_t i) const { return at<LogRow>(rows_at_ + uint64_t{i} * sizeof(LogRow)); }
+
+    // Calls visit(order, tokens) for the log's orders in their order, until one fails. tokens:
+    // [block_tokens] within the bytes, if the order has such.
+    template <typename Visit>
+    Status each_order(Visit visit) const {
+        uint64_t at_byte = orders_at_;
+        for (uint32_t i = 0; i < header_.order_count; ++i) {
+            if (header_.size_bytes - at_byte < sizeof(TierOrder)) return too_short();
+            const auto order = at<TierOrder>(at_byte);
+            if (header_.size_bytes - at_byte < size_of(order)) return too_short();
+            QUIRE_TRY(visit(order, bytes_ + at_byte + sizeof order));
+            at_byte += size_of(order);
+        }
+        return Status{};
+    }
 
     // Calls visit(after, tables) for the log's sequences in their order, until one fails.
     // tables: [group_count], their ids within the bytes.
@@ -69,6 +89,9 @@ class LogReader {
     static Status too_short() {
         return fail(QUIRE_E_ARG, "damaged log: its parts are longer than the log");
     }
+    uint64_t size_of(const TierOrder &order) const {
+        return sizeof order + (order.has_tokens() ? uint64_t{geometry_->block_tokens} * 4 : 0);
+    }
     template <typename T>
     T at(uint64_t offset) const {
         T value;
@@ -82,6 +105,7 @@ class LogReader {
     uint64_t copies_at_ = 0;
     uint64_t rows_at_ = 0;
     uint64_t words_at_ = 0;
+    uint64_t orders_at_ = 0;
     uint64_t sequences_at_ = 0;
 };
 

@@ -16,7 +16,7 @@ Status LogWriter::reserve_log(StepRecord *record) {
     }
     for (const Change &change : record->changes) books_.touched.touch(change.sequence);
     uint64_t size_bytes =
-        sizeof(LogHeader) +
+        sizeof(LogHeader) + orders_bytes() +
         (record->copies.size() + books_.journal.unscrubbed_count()) * sizeof(quire_block_copy) +
         record->changes.size() * sizeof(LogRow) + record->mask_words.size() * sizeof(uint32_t);
     for (uint32_t index : books_.touched.indices()) {
@@ -67,6 +67,75 @@ void LogWriter::write_rows(const StepRecord &record, Array<uint8_t> *log, LogHea
     }
 }
 
+// The most bytes that the orders take. The commit may end each load.
+uint64_t LogWriter::orders_bytes() {
+    const uint64_t tokens = uint64_t{books_.geometry.block_tokens} * sizeof(quire_token);
+    uint64_t blocks = books_.write_orders.count();
+    for (const Load *load = books_.loads.next_untold(0); load != nullptr;
+         load = books_.loads.next_untold(load->serial))
+        blocks += load->blocks.size();
+    return blocks * (sizeof(TierOrder) + tokens) + Loads::kMost * sizeof(TierOrder);
+}
+
+void LogWriter::write_load(Load *load, Array<uint8_t> *log, LogHeader *header) {
+    TierOrder order{};
+    order.kind = kOrderLoad;
+    order.serial = load->serial;
+    order.tenant = load->tenant;
+    for (uint32_t block : load->blocks) order.count += block != kNullBlock ? 1 : 0;
+    for (uint64_t entry = 0; entry < load->blocks.size(); ++entry) {
+        if (load->blocks[entry] == kNullBlock) continue;
+        order.group = load->group_of(entry);
+        order.index = load->index_of(entry);
+        order.block = load->blocks[entry];
+        order.name = load->names[order.index];
+        append(log, &order, sizeof order);
+        append(log, load->tokens.data() + uint64_t{order.index} * books_.geometry.span.tokens(),
+               uint64_t{books_.geometry.block_tokens} * sizeof(quire_token));
+    }
+    header->order_count += order.count;
+    load->is_told = true;
+}
+
+// Blocks that are not any more what they were are left out.
+void LogWriter::write_kept(const WriteOrder &kept, Array<uint8_t> *log, LogHeader *header) {
+    const PrefixTree &tree = books_.journal.tree();
+    if (tree.generation(kept.node) != kept.generation || !tree.in_use(kept.node)) return;
+    if (tree.blocks(kept.node)[kept.group] != kept.named) return;
+    TierOrder order{};
+    order.kind = is_on_host(kept.named) ? kOrderWriteHost : kOrderWrite;
+    order.group = kept.group;
+    order.index = kept.index;
+    order.block = number_of(kept.named);
+    order.tenant = kept.tenant;
+    order.name = kept.name;
+    append(log, &order, sizeof order);
+    append(log, tree.tokens(kept.node),
+           uint64_t{books_.geometry.block_tokens} * sizeof(quire_token));
+    ++header->order_count;
+}
+
+// Ends come first, so that no follower has more loads than there can be here.
+void LogWriter::write_orders(Array<uint8_t> *log, LogHeader *header) {
+    Loads &loads = books_.loads;
+    for (uint32_t i = 0; i < loads.end_count(); ++i) {
+        TierOrder order{};
+        order.kind = kOrderEnd;
+        order.serial = loads.end(i).serial;
+        order.index = loads.end(i).length;
+        append(log, &order, sizeof order);
+        ++header->order_count;
+    }
+    loads.clear_ends();
+    for (Load *load = loads.next_untold(0); load != nullptr; load = loads.next_untold(load->serial))
+        write_load(load, log, header);
+    // A lease writes to its blocks as it likes, and no row of a log says when.
+    if (books_.leases == 0) {
+        for (const WriteOrder &kept : books_.write_orders) write_kept(kept, log, header);
+    }
+    books_.write_orders.clear();
+}
+
 void LogWriter::write(StepRecord *record) {
     if (!leader_.active()) return;
     Array<uint8_t> &log = record->log;
@@ -84,6 +153,7 @@ void LogWriter::write(StepRecord *record) {
         ++header.copy_count;
     }
     write_rows(*record, &log, &header);
+    write_orders(&log, &header);
     for (uint32_t index : books_.touched.indices()) {
         if (!books_.handles.is_live(index)) continue;
         leader_.write_changed(
@@ -94,7 +164,7 @@ void LogWriter::write(StepRecord *record) {
     for (uint32_t p = 0; p < books_.journal.pool_count(); ++p) {
         held[p] = books_.journal.pool(p).held_count();
         if (books_.journal.host_pool(p) != nullptr)
-            host_held[p] = books_.journal.host_pool(p)->held_count();
+            host_held[p] = books_.journal.host_pool(p)->held_count() - books_.loads.held(p);
     }
     leader_.close(held, host_held, record->number, &header);
     books_.touched.clear();

@@ -38,6 +38,10 @@ class LogWriter {
     Status reserve_log(StepRecord *record);
     uint32_t log_order(const StepRecord &record) const;
     void write_rows(const StepRecord &record, Array<uint8_t> *log, LogHeader *header);
+    uint64_t orders_bytes();
+    void write_load(Load *load, Array<uint8_t> *log, LogHeader *header);
+    void write_kept(const WriteOrder &kept, Array<uint8_t> *log, LogHeader *header);
+    void write_orders(Array<uint8_t> *log, LogHeader *header);
 
     CacheBooks &books_;
     Leader leader_;

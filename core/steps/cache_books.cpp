@@ -18,6 +18,7 @@ CacheBooks::CacheBooks(const HostAllocator &allocator)
       records(&host, &shards),
       loads(&host, &journal, &token_pages),
       unsaved(&host),
+      write_orders(&host),
       told(&host, &journal, &geometry, &namespaces) {}
 
 CacheBooks::~CacheBooks() {

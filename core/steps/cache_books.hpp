@@ -18,6 +18,7 @@
 #include "core/steps/told_blocks.hpp"
 #include "core/steps/touched_sequences.hpp"
 #include "core/steps/unsaved.hpp"
+#include "core/steps/write_orders.hpp"
 
 namespace quire {
 
@@ -54,6 +55,7 @@ struct CacheBooks {
     BatchList batches;
     Loads loads;
     Unsaved unsaved;
+    WriteOrders write_orders;
     ToldBlocks told;
     quire_cache_stats counts{};
     uint64_t call = 0;        // counts begin and add calls and failures, to mark their sequences

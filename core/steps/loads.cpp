@@ -42,8 +42,9 @@ Load *Loads::find(uint32_t sequence, uint64_t handle) {
 
 // Empties a load, or one that was not begun.
 void Loads::give_up(Load *load) {
-    load->is_asking = load->is_ready = load->is_taken = load->has_failed = false;
-    load->length = load->awaited = 0;
+    load->is_asking = load->is_ready = load->is_taken = load->has_failed = load->is_told = false;
+    load->length = load->awaited = load->unreported = 0;
+    load->reporters = 0;
     load->tokens.shrink(0);
     load->names.shrink(0);
     load->blocks.shrink(0);
@@ -62,11 +63,46 @@ void Loads::drop(Load *load) {
     QUIRE_ASSERT(load->handle != 0 && !load->is_taken);
     of_[load->sequence] = Place{};
     for (uint32_t i = 0; i < load->blocks.size(); ++i) {
-        if (load->blocks[i] == kNullBlock) continue;
-        journal_.drop_host(load->group_of(i), load->blocks[i], 0);
+        if (load->blocks[i] != kNullBlock) drop_block(load, i);
     }
+    note_cut(*load, 0);
     if (!load->is_ready) ++ended;
     clear(load);
+}
+
+void Loads::drop_block(Load *load, uint64_t entry) {
+    const uint32_t group = load->group_of(entry);
+    journal_.drop_host(group, load->blocks[entry], 0);
+    load->blocks[entry] = kNullBlock;
+    --held_[group];
+}
+
+// Between two logs there are at most as many as there were loads at the first of them.
+void Loads::note_end(uint64_t serial, uint32_t length) {
+    for (uint32_t i = 0; i < end_count_; ++i) {
+        if (ends_[i].serial != serial) continue;
+        ends_[i].length = length;
+        return;
+    }
+    QUIRE_ASSERT(end_count_ < kMost);
+    ends_[end_count_++] = LoadEnd{serial, length};
+}
+
+Load *Loads::next_untold(uint64_t serial) {
+    Load *next = nullptr;
+    for (Load &load : slots_) {
+        const bool is_due = load.handle != 0 && !load.is_told && load.unreported != 0;
+        if (!is_due || load.serial <= serial) continue;
+        if (next == nullptr || load.serial < next->serial) next = &load;
+    }
+    return next;
+}
+
+Load *Loads::find_serial(uint64_t serial) {
+    for (Load &load : slots_) {
+        if (load.handle != 0 && load.serial == serial) return &load;
+    }
+    return nullptr;
 }
 
 void Loads::fail(Load *load) {
@@ -104,6 +140,10 @@ void Loads::settle(Load *load) {
     ++counts.loads_used;
     counts.tokens_loaded += uint64_t{load->length - load->found} * geometry_->span.tokens();
     of_[load->sequence] = Place{};
+    for (uint32_t i = 0; i < load->blocks.size(); ++i) {
+        if (load->blocks[i] != kNullBlock) --held_[load->group_of(i)];
+    }
+    note_cut(*load, 0);
     clear(load);
 }
 

@@ -11,6 +11,10 @@
 // A LoadSource fills them; without one there are no loads. It may shorten one that is running, when
 // a block is not to be had: what is cut off has no host blocks any more.
 //
+// In a cache that leads others (log.h) a log tells the followers which blocks a load needs, and a
+// load waits for what they report. They must know before a host block is used for anything else, so
+// what such a load gives back is noted until the next log.
+//
 // A store that does not know by itself what it has is asked first. While a load asks, `length` is
 // what it would be if the store had everything that is not known yet, and there are no host blocks.
 //
@@ -18,7 +22,7 @@
 // (2) a sequence has at most one load; (3) a load that is running is not taken; (4) a load that
 // does not ask any more has a host block of each group for each block of [first, length), and no
 // others, unless a group has a window; (5) a load that does not ask any more is ready once it
-// awaits nothing.
+// awaits nothing; (6) an item takes a load only after the log that tells of it.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -42,11 +46,15 @@ struct Load {
     uint32_t stride = 0;   // their number when the load began
     uint32_t next = 0;     // the entry of `blocks` to ask for next; of `found_in_store`, block by
                            // block, while it asks
-    uint32_t awaited = 0;  // entries that have not arrived; answers, while it asks
+    uint32_t awaited = 0;  // entries that have not arrived, and reports; answers, while it asks
+    uint32_t unreported = 0;  // followers that have not reported what they have
+    uint64_t reporters = 0;   // bits: followers that have
+    bool is_told = false;     // a log has told followers of it
     bool is_asking = false;
     bool is_ready = false;    // all entries have arrived
     bool is_taken = false;    // by an item of the open step
     bool has_failed = false;  // the store failed to say or to read one of its blocks
+    Digest tenant{};
     Array<quire_token> tokens;
     Array<Digest> names;            // [length] of each block with all before it
     Array<uint32_t> blocks;         // [group][stride] in the host tier; kNullBlock: not loaded
@@ -89,6 +97,12 @@ class LoadSource {
 
 enum class LoadAdvice { compute, wait, use };
 
+// A load of which followers were told gives up its blocks from `length` on; 0: it is over.
+struct LoadEnd {
+    uint64_t serial;
+    uint32_t length;
+};
+
 class Loads {
  public:
     static constexpr uint32_t kMost = 64;
@@ -118,6 +132,26 @@ class Loads {
     void forget(uint32_t sequence, uint64_t handle);
     // An item that takes the load is final.
     void settle(Load *load);
+    // Takes an idle host block for an entry of a load that begins. Gives back that of an entry.
+    uint32_t take_block(uint32_t group) {
+        ++held_[group];
+        return journal_.take_idle_host(group);
+    }
+    void drop_block(Load *load, uint64_t entry);
+    // The load goes on with `length` blocks; its caller has dropped the others.
+    void note_cut(const Load &load, uint32_t length) {
+        if (load.is_told) note_end(load.serial, length);
+    }
+    // Host blocks of the group that loads hold which no item has taken.
+    uint32_t held(uint32_t group) const { return held_[group]; }
+    // For a log: the next load after `serial`, in their order, of which followers are to be told;
+    // nullptr: there is no more.
+    Load *next_untold(uint64_t serial);
+    Load *find_serial(uint64_t serial);
+    uint32_t end_count() const { return end_count_; }
+    const LoadEnd &end(uint32_t i) const { return ends_[i]; }
+    void clear_ends() { end_count_ = 0; }
+
     // The sequence is computed: it may load again when nothing of it is computed any more.
     void note_computed(uint32_t sequence, uint64_t handle) {
         if (source_ != nullptr && of_[sequence].handle == handle) forget(sequence, handle);
@@ -139,6 +173,7 @@ class Loads {
     };
 
     static void give_up(Load *load);
+    void note_end(uint64_t serial, uint32_t length);
     void clear(Load *load);
     bool is_of(const Load &load, const LoadRequest &request) const;
 
@@ -149,6 +184,9 @@ class Loads {
     LoadSource *source_ = nullptr;
     Array<Place> of_;  // by sequence
     Load slots_[kMost];
+    LoadEnd ends_[kMost] = {};  // each of a load that the last log knew
+    uint32_t end_count_ = 0;
+    uint32_t held_[kMaxGroups] = {};
     uint32_t count_ = 0;
     uint64_t serials_ = 0;
     uint64_t expiry_ns_ = 0;

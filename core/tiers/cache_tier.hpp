@@ -11,17 +11,14 @@
 // copy counts only if the prefix tree still names the block afterwards, with the same content. So a
 // write never keeps a block from a step.
 //
-// Ownership: refers to the books and the link; owns its queues and what they copy to.
+// Ownership: refers to the books and the link.
 // Threads: none; Cache holds its lock.
 #pragma once
 
-#include <memory>
-
-#include "core/device/backend_call.hpp"
-#include "core/device/counted_queue.hpp"
-#include "core/tiers/store_link.hpp"
+#include "core/tiers/landings.hpp"
+#include "core/tiers/store_state.hpp"
+#include "core/tiers/stored_blocks.hpp"
 #include "core/tiers/tier_keys.hpp"
-#include "core/transfer/block_form.hpp"
 
 namespace quire {
 
@@ -31,10 +28,10 @@ class CacheTier final : public LoadSource, public LossWatch, public BlockNames {
     static constexpr uint64_t kStepBytes = uint64_t{4} << 20;
     static constexpr uint64_t kPollBytes = uint64_t{16} << 20;
 
-    explicit CacheTier(CacheBooks *books) : books_(*books), keys_(books), counts_(&books->host) {}
+    explicit CacheTier(CacheBooks *books)
+        : books_(*books), keys_(books), blocks_(books), counts_(&books->host), landings_(books) {}
     CacheTier(const CacheTier &) = delete;
     CacheTier &operator=(const CacheTier &) = delete;
-    ~CacheTier() { leave_devices(); }
 
     // OK if the cache may have a tier with such a store.
     Status check(const quire_cache_tier_desc &desc, const quire_store_info &store,
@@ -55,7 +52,7 @@ class CacheTier final : public LoadSource, public LossWatch, public BlockNames {
             ask_for_loads();
     }
     // OK unless the store broke its contract.
-    Status check_store(quire_error *error) const;
+    Status check_store(quire_error *error) const { return fault_.check(error); }
     void tell(quire_cache_tier_progress *out) const;
     void stats(quire_cache_tier_stats *out) const;
 
@@ -64,7 +61,7 @@ class CacheTier final : public LoadSource, public LossWatch, public BlockNames {
     bool is_drained();
     void end_detach();
     // Ends the copies on the devices that the cache is on.
-    void leave_devices();
+    void leave_devices() { landings_.leave(); }
     // What was computed is of other weights now: nothing is loaded or written any more.
     void fall_asleep();
 
@@ -74,6 +71,9 @@ class CacheTier final : public LoadSource, public LossWatch, public BlockNames {
     void note_loss() override { ++books_.loads.counts.blocks_evicted; }
     void note_used(const Load &load) override;
     bool name_of(uint32_t node, Digest *name) override;
+    uint32_t followers() const { return desc_.followers; }
+    // A follower, below kMostFollowers, says how many blocks of a load it has.
+    void take_outcome(uint32_t follower, uint64_t serial, uint32_t whole);
 
  private:
     // The last look at a group's oldest blocks.
@@ -83,21 +83,16 @@ class CacheTier final : public LoadSource, public LossWatch, public BlockNames {
         bool is_made = false;
     };
 
-    // Blocks that are copied to the host at once: at least the fewest, and more if they are small.
-    static constexpr uint32_t kFewestLandings = 4, kMostLandings = 64;
-    static constexpr uint64_t kLandingBytes = uint64_t{4} << 20;
     static constexpr uint32_t kAtOnce = 16;  // requests and answers of one call of the store
     static constexpr uint32_t kMostAsked = Transfers::kMost / 2;  // FINDs under way
 
     // A block that is copied to the host.
     struct Landing {
-        bool is_used = false;
         uint32_t group = 0;
         uint32_t node = 0;
         uint32_t block = 0;
         uint64_t generation = 0;
         uint64_t ready = 0;  // of the block
-        uint64_t reached[kMaxShards] = {};
     };
     // Requests of one load that are given to the store together.
     struct LoadRequests {
@@ -106,24 +101,10 @@ class CacheTier final : public LoadSource, public LossWatch, public BlockNames {
         uint32_t next[kAtOnce];  // of the load, before each
         uint32_t count = 0;
     };
-    // Where the blocks of one shard arrive: [landing_count][stride].
-    struct Shore {
-        const Device *device = nullptr;
-        uint64_t address = 0;
-        uint8_t *bytes = nullptr;
-        CountedQueue queue;
-    };
-    struct Shores {
-        uint64_t stride = 0;  // bytes of a landing on each
-        uint32_t landing_count = 0;
-        Landing landings[kMostLandings];
-        uint32_t count = 0;
-        Shore of[kMaxShards];
-    };
 
     void make_progress(uint64_t most_bytes);
     void spend(uint64_t bytes) { budget_ = bytes < budget_ ? budget_ - bytes : 0; }
-    void note_lie(const Status &status);
+    void note_fault(const Status &status, const quire_error *words = nullptr);
     uint8_t find_now(const quire_store_label &label);
 
     // load_begin
@@ -142,11 +123,15 @@ class CacheTier final : public LoadSource, public LossWatch, public BlockNames {
     void take_answer(const quire_store_answer &answer);
     void take_notice(const quire_store_answer &notice);
     void take_value(const Transfer &transfer, const quire_store_answer &answer, Load *load);
-    bool is_right(const Transfer &transfer, const Load &load, CanonicalBlock *form);
+    bool is_right(const Transfer &transfer, const Load &load);
     void lose(Load *load, uint64_t entry);
     void do_without(Load *load, uint32_t index);
     void miss(Load *load);
     void cut(Load *load, uint32_t length);
+    // True if the entry's value has to come from the store of this process.
+    bool is_awaited(const Load &load, uint64_t entry) const {
+        return load.blocks[entry] != kNullBlock && blocks_.holds(load.group_of(entry));
+    }
     void end_wait(Load *load);
     void expire();
     void cancel_orphans();
@@ -163,17 +148,13 @@ class CacheTier final : public LoadSource, public LossWatch, public BlockNames {
 
     // write_progress
     void write();
-    bool create_shores();
-    void stop_copying();
-    void drop_landings();
     bool write_block(uint32_t node, NodeName *name, uint32_t group);
     bool write_host_block(uint32_t node, NodeName *name, uint32_t group);
     bool begin_landing(uint32_t node, NodeName *name, uint32_t group);
-    bool has_landed(const Landing &landing, bool *has_failed);
     bool still_holds(const Landing &landing) const;
     void end_put(const Transfer &transfer, const quire_store_answer &answer);
     bool put(uint32_t node, uint32_t group, const uint8_t *const *parts);
-    bool put_landing(const Landing &landing, uint32_t at);
+    bool end_landing(uint32_t slot);
     bool write_front();
 
     // write_back
@@ -185,22 +166,19 @@ class CacheTier final : public LoadSource, public LossWatch, public BlockNames {
 
     CacheBooks &books_;
     TierKeys keys_;
+    StoredBlocks blocks_;
     StoreLink *link_ = nullptr;
     quire_cache_tier_desc desc_{};
-    uint64_t form_bytes_[kMaxGroups] = {};
     uint64_t budget_ = 0;
     Array<uint32_t> counts_;  // [length + 1] blocks of a window group that the store has, summed up
     bool is_remote_ = false;  // other processes put and remove too
     bool is_detaching_ = false;
-    bool is_flushing_ = false;
-    bool is_flushed_ = false;
     bool is_asleep_ = false;
-    bool lied_ = false;
-    quire_error lie_{};
-    bool cannot_copy_ = false;  // a device refused
-    uint32_t landings_used_ = 0;
+    StoreFault fault_;
+    Flush flush_;
+    Landings landings_;
+    Landing landed_[Landings::kMost];  // by slot
     Sweep sweeps_[kMaxGroups] = {};
-    std::unique_ptr<Shores> shores_;
 };
 
 }  // namespace quire

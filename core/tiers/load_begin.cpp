@@ -36,11 +36,16 @@ bool CacheTier::name_blocks(const LoadRequest &request, uint32_t from, uint32_t 
 // Finds out what the store's memory knows of the group's blocks [from, end).
 bool CacheTier::look_up(uint32_t group, uint32_t from, uint32_t end, const Digest &tenant,
                         Load *load) {
+    if (!blocks_.holds(group)) {  // followers say what there is
+        std::memset(load->found_in_store.data() + uint64_t{group} * load->stride + from,
+                    QUIRE_STORE_PRESENT, end - from);
+        return true;
+    }
     for (uint32_t i = from; i < end; i += kAtOnce) {
         const uint32_t count = end - i < kAtOnce ? end - i : kAtOnce;
         quire_store_label labels[kAtOnce];
         for (uint32_t k = 0; k < count; ++k)
-            labels[k] = keys_.label(load->names[i + k], group, tenant);
+            labels[k] = blocks_.label(load->names[i + k], group, tenant);
         uint8_t *found = load->found_in_store.data() + uint64_t{group} * load->stride + i;
         std::memset(found, QUIRE_STORE_ABSENT, count);
         quire_error ignored{};
@@ -132,6 +137,7 @@ bool CacheTier::take_blocks(uint32_t length, Load *load) {
         return i >= load->first;
     };
     load->awaited = load->next = 0;
+    uint64_t blocks = 0;
     uint32_t most[kMaxGroups] = {};
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
         for (uint32_t i = 0; i < length; ++i) most[g] += is_needed(g, i) ? 1 : 0;
@@ -148,9 +154,10 @@ bool CacheTier::take_blocks(uint32_t length, Load *load) {
             ++books_.loads.counts.loads_short;
             return false;
         }
-        load->awaited += needed;
+        blocks += needed;
+        load->awaited += blocks_.holds(g) ? needed : 0;
     }
-    if (load->awaited == 0) return false;  // windows that have passed: nothing has to be loaded
+    if (blocks == 0) return false;  // windows that have passed: nothing has to be loaded
     const uint64_t entries = uint64_t{geometry.group_count} * length;
     if (!load->blocks.reserve(entries)) return false;
     load->length = load->stride = length;
@@ -161,9 +168,11 @@ bool CacheTier::take_blocks(uint32_t length, Load *load) {
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
         for (uint32_t i = 0; i < length; ++i) {
             load->blocks[uint64_t{g} * length + i] =
-                is_needed(g, i) ? books_.journal.take_idle_host(g) : kNullBlock;
+                is_needed(g, i) ? books_.loads.take_block(g) : kNullBlock;
         }
     }
+    load->unreported = desc_.followers;
+    load->awaited += desc_.followers;
     return true;
 }
 
@@ -175,7 +184,7 @@ bool CacheTier::is_enough(uint32_t length, uint32_t found) const {
 
 bool CacheTier::begin_load(const LoadRequest &request, Load *load) {
     const Geometry &geometry = books_.geometry;
-    if (lied_ || keys_.tenant(request.s->root) == nullptr) return false;
+    if (fault_.is_broken() || keys_.tenant(request.s->root) == nullptr) return false;
     if (request.blocks <= request.hit || request.blocks > UINT32_MAX / geometry.group_count)
         return false;
     const uint64_t entries = uint64_t{geometry.group_count} * request.blocks;
@@ -194,6 +203,7 @@ bool CacheTier::begin_load(const LoadRequest &request, Load *load) {
         if (!look_up(g, 0, load->length, *keys_.tenant(request.s->root), load)) return false;
     }
     if (!keep_tokens(*request.s, load)) return false;
+    load->tenant = *keys_.tenant(request.s->root);
     load->deadline_ns = now_ns() + desc_.load_timeout_ns;
     load->is_asking = has_to_ask(load);
     if (load->is_asking) return true;

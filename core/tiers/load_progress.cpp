@@ -17,12 +17,12 @@ Load *CacheTier::load_of(const Transfer &transfer) {
 
 void CacheTier::reap() {
     uint32_t count = kAtOnce;
-    while (count == kAtOnce && budget_ != 0 && !lied_) {
+    while (count == kAtOnce && budget_ != 0 && !fault_.is_broken()) {
         quire_store_answer answers[kAtOnce] = {};
         count = 0;
-        Status reaped = link_->reap(answers, kAtOnce, &count, &lie_);
-        if (!reaped.ok()) return note_lie(reaped);
-        for (uint32_t i = 0; i < count && !lied_; ++i) take_answer(answers[i]);
+        Status reaped = link_->reap(answers, kAtOnce, &count, fault_.words());
+        if (!reaped.ok()) return note_fault(reaped);
+        for (uint32_t i = 0; i < count && !fault_.is_broken(); ++i) take_answer(answers[i]);
     }
 }
 
@@ -30,9 +30,9 @@ void CacheTier::take_answer(const quire_store_answer &answer) {
     if (answer.kind == 0) return take_notice(answer);
     Transfer *transfer = link_->transfers.find(answer.cookie, answer.kind);
     if (transfer == nullptr || answer.outcome > QUIRE_STORE_CANCELLED)
-        return note_lie(fail(QUIRE_E_BACKEND,
-                             "the store broke its contract: reap gave an answer "
-                             "to no request, or an unknown outcome"));
+        return note_fault(fail(QUIRE_E_BACKEND,
+                               "the store broke its contract: reap gave an answer "
+                               "to no request, or an unknown outcome"));
     quire_cache_tier_stats &counts = books_.loads.counts;
     if (Load *load = load_of(*transfer); load != nullptr) {
         if (load->is_asking) {
@@ -46,7 +46,7 @@ void CacheTier::take_answer(const quire_store_answer &answer) {
         counts.bytes_written += is_done ? transfer->piece.size_bytes : 0;
         end_put(*transfer, answer);
     } else if (answer.kind == QUIRE_STORE_FLUSH) {
-        is_flushed_ = true;
+        flush_.answered();
     }
     link_->transfers.end(transfer);
 }
@@ -58,40 +58,25 @@ void CacheTier::take_notice(const quire_store_answer &notice) {
 }
 
 // True if the value is the block that the load awaits; counts what is wrong with it.
-bool CacheTier::is_right(const Transfer &transfer, const Load &load, CanonicalBlock *form) {
+bool CacheTier::is_right(const Transfer &transfer, const Load &load) {
     const uint32_t group = load.group_of(transfer.entry), index = load.index_of(transfer.entry);
-    const Geometry &geometry = books_.geometry;
+    const BlockName block{*keys_.tenant(books_.sequences[load.sequence].root), load.names[index],
+                          group, index};
+    const quire_token *tokens =
+        load.tokens.data() + uint64_t{index} * books_.geometry.span.tokens();
+    const auto verdict = blocks_.judge(block, tokens, transfer.bytes.data(), transfer.bytes.size());
     quire_cache_tier_stats &counts = books_.loads.counts;
-    if (!CanonicalBlock::open(transfer.bytes.data(), transfer.bytes.size(), form).ok()) {
-        ++counts.values_damaged;
-        return false;
-    }
-    CanonicalHeader wanted = whole_header(geometry, group, index, geometry.block_tokens);
-    const Digest &tenant = *keys_.tenant(books_.sequences[load.sequence].root);
-    std::memcpy(wanted.namespace_digest, tenant.bytes, sizeof wanted.namespace_digest);
-    std::memcpy(wanted.content_digest, load.names[index].bytes, sizeof wanted.content_digest);
-    CanonicalHeader is = form->header();
-    wanted.magic = is.magic;  // open() judged these
-    wanted.version = is.version;
-    wanted.byte_order = is.byte_order;
-    wanted.size_bytes = is.size_bytes;
-    wanted.checksum = is.checksum;
-    const quire_token *tokens = load.tokens.data() + uint64_t{index} * geometry.span.tokens();
-    bool right = std::memcmp(&is, &wanted, sizeof is) == 0 &&
-                 std::memcmp(transfer.bytes.data() + sizeof is, tokens,
-                             uint64_t{geometry.block_tokens} * sizeof *tokens) == 0 &&
-                 has_scales(books_.scales, *form, transfer.bytes.data());
-    counts.values_foreign += right ? 0 : 1;
-    return right;
+    counts.values_damaged += verdict == StoredBlocks::Verdict::damaged ? 1 : 0;
+    counts.values_foreign += verdict == StoredBlocks::Verdict::foreign ? 1 : 0;
+    return verdict == StoredBlocks::Verdict::right;
 }
 
 void CacheTier::take_value(const Transfer &transfer, const quire_store_answer &answer, Load *load) {
     quire_cache_tier_stats &counts = books_.loads.counts;
-    CanonicalBlock form;
     switch (answer.outcome) {
         case QUIRE_STORE_DONE:
             spend(transfer.piece.size_bytes);
-            if (is_right(transfer, *load, &form)) break;
+            if (is_right(transfer, *load)) break;
             return lose(load, transfer.entry);
         case QUIRE_STORE_DAMAGED:
             ++counts.values_damaged;
@@ -106,11 +91,23 @@ void CacheTier::take_value(const Transfer &transfer, const quire_store_answer &a
             load->has_failed = true;
             return do_without(load, load->index_of(transfer.entry));
     }
-    const uint32_t block = load->blocks[transfer.entry];
-    clear_host_block(books_.shards, form.header().group, block);
-    scatter(form, transfer.bytes.data(), books_.shards, block);
+    blocks_.fill(load->group_of(transfer.entry), load->blocks[transfer.entry],
+                 transfer.bytes.data(), transfer.bytes.size());
     counts.bytes_loaded += transfer.piece.size_bytes;
     if (--load->awaited == 0) end_wait(load);
+}
+
+// A follower says that it has the first `whole` blocks of a load, and no more. A load that has
+// ended meanwhile, or of which the follower has reported before, is none of its business.
+void CacheTier::take_outcome(uint32_t follower, uint64_t serial, uint32_t whole) {
+    Load *load = link_ != nullptr ? books_.loads.find_serial(serial) : nullptr;
+    const uint64_t bit = uint64_t{1} << follower;
+    if (load == nullptr || !load->is_told || load->is_ready || (load->reporters & bit) != 0) return;
+    load->reporters |= bit;
+    --load->unreported;
+    --load->awaited;
+    if (whole < load->length) return do_without(load, whole);
+    if (load->awaited == 0) end_wait(load);
 }
 
 void CacheTier::end_wait(Load *load) {
@@ -131,7 +128,7 @@ void CacheTier::miss(Load *load) {
 void CacheTier::lose(Load *load, uint64_t entry) {
     const uint32_t group = load->group_of(entry), index = load->index_of(entry);
     const Digest &tenant = *keys_.tenant(books_.sequences[load->sequence].root);
-    books_.told.remove(keys_.label(load->names[index], group, tenant).key);
+    books_.told.remove(blocks_.label(load->names[index], group, tenant).key);
     do_without(load, index);
 }
 
@@ -159,12 +156,13 @@ void CacheTier::cut(Load *load, uint32_t length) {
         for (uint32_t i = length; i < load->length; ++i) {
             const uint64_t entry = uint64_t{g} * load->stride + i;
             if (load->blocks[entry] == kNullBlock) continue;
-            books_.journal.drop_host(g, load->blocks[entry], 0);
-            load->blocks[entry] = kNullBlock;
-            load->awaited -= entry >= load->next ? 1 : 0;  // it was not asked for
+            const bool was_to_be_asked_for = entry >= load->next && is_awaited(*load, entry);
+            load->awaited -= was_to_be_asked_for ? 1 : 0;
+            books_.loads.drop_block(load, entry);
             ++books_.loads.counts.blocks_lost;
         }
     }
+    books_.loads.note_cut(*load, length);
     load->length = length;
     load->tokens.shrink(uint64_t{length} * books_.geometry.span.tokens());
     load->names.shrink(length);

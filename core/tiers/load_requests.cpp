@@ -39,7 +39,7 @@ bool CacheTier::fill_request(Load *load, LoadRequests *out) {
     const uint32_t group = load->is_asking ? at % groups : load->group_of(at);
     const uint32_t index = load->is_asking ? at / groups : load->index_of(at);
     const uint32_t kind = load->is_asking ? QUIRE_STORE_FIND : QUIRE_STORE_GET;
-    const uint64_t size = load->is_asking ? 0 : form_bytes_[group];
+    const uint64_t size = load->is_asking ? 0 : blocks_.size_bytes(group);
     const uint64_t bytes = link_->transfers.bytes(QUIRE_STORE_GET);
     if (load->is_asking ? link_->transfers.count(kind) == kMostAsked
                         : bytes != 0 && bytes + size > desc_.max_load_bytes) {
@@ -55,7 +55,7 @@ bool CacheTier::fill_request(Load *load, LoadRequests *out) {
     request = quire_store_request{};
     request.kind = kind;
     request.cookie = t->cookie;
-    request.label = keys_.label(load->names[index], group, tenant);
+    request.label = blocks_.label(load->names[index], group, tenant);
     request.pieces = load->is_asking ? nullptr : &t->piece;
     request.piece_count = load->is_asking ? 0 : 1;
     out->next[out->count] = at;
@@ -70,7 +70,7 @@ bool CacheTier::ask_for(Load *load) {
     LoadRequests asked;
     while (asked.count != kAtOnce) {
         if (load->is_asking ? !has_to_ask(load) : load->next == load->blocks.size()) break;
-        if (!load->is_asking && load->blocks[load->next] == kNullBlock) {
+        if (!load->is_asking && !is_awaited(*load, load->next)) {
             ++load->next;
         } else if (!fill_request(load, &asked)) {
             break;
@@ -87,8 +87,7 @@ bool CacheTier::ask_for(Load *load) {
         link_->transfers.end(asked.transfers[i]);
     }
     if (!given.ok() && taken != 0) {
-        lie_ = why;
-        note_lie(given);
+        note_fault(given, &why);
     } else if (!given.ok()) {
         ++books_.loads.counts.loads_failed;
         books_.loads.fail(load);
@@ -97,7 +96,7 @@ bool CacheTier::ask_for(Load *load) {
 }
 
 void CacheTier::ask_for_loads() {
-    if (lied_) return;
+    if (fault_.is_broken()) return;
     while (books_.loads.count() != 0) {
         Load *load = next_load();
         if (load == nullptr || !ask_for(load)) return;
@@ -113,7 +112,7 @@ void CacheTier::take_found(const Transfer &transfer, const quire_store_answer &a
     const bool is_unsure = answer.outcome > QUIRE_STORE_DAMAGED;
     load->has_failed |= is_unsure;
     if (!is_there && !is_unsure)
-        books_.told.remove(keys_.label(load->names[index], group, tenant).key);
+        books_.told.remove(blocks_.label(load->names[index], group, tenant).key);
     if (is_there || books_.geometry.groups[group].windowed) {
         --load->awaited;
     } else {

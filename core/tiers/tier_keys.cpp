@@ -95,20 +95,4 @@ NodeName *TierKeys::of_node(uint32_t node) {
     return &names_[node];
 }
 
-quire_store_label TierKeys::label(const Digest &name, uint32_t group, const Digest &tenant) const {
-    const GroupGeometry &g = books_.geometry.groups[group];
-    const uint32_t shape[] = {group,         g.kind,     g.window,     g.sink_tokens,
-                              g.layer_count, g.kv_heads, g.k_head_dim, g.v_head_dim,
-                              g.k_dtype,     g.v_dtype,  g.k_scale,    g.v_scale};
-    Sha256 hash;
-    hash.add(name.bytes, sizeof name.bytes);
-    hash.add(shape, sizeof shape);
-    const Digest key = hash.finish();
-    quire_store_label out{};
-    std::memcpy(out.key, key.bytes, sizeof out.key);
-    std::memcpy(out.fingerprint, fingerprint_, sizeof out.fingerprint);
-    std::memcpy(out.name_space, tenant.bytes, sizeof out.name_space);
-    return out;
-}
-
 }  // namespace quire

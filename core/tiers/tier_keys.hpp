@@ -4,8 +4,8 @@
 //
 // A block's name is a SHA-256 over everything that decides its content: the name of the block
 // before it, its tokens and the keys over them; the name before the first block covers the model,
-// the tenant and the sequence's keys. A value's key adds the group. Names of nodes are remembered,
-// so that a long prompt is hashed once.
+// the tenant and the sequence's keys. Names of nodes are remembered, so that a long prompt is
+// hashed once.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -44,7 +44,6 @@ class TierKeys {
                names_[node].generation == books_.journal.tree().generation(node);
     }
     uint32_t root_of(uint32_t node) const;
-    quire_store_label label(const Digest &name, uint32_t group, const Digest &tenant) const;
 
  private:
     CacheBooks &books_;

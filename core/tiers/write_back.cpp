@@ -37,7 +37,8 @@ bool CacheTier::is_due(uint32_t group, uint32_t window) const {
 
 // While blocks wait to be written, none are added: a slow store is not given more.
 void CacheTier::sweep() {
-    if (desc_.write != QUIRE_TIER_WRITE_BACK || is_detaching_ || is_asleep_ || lied_) return;
+    if (desc_.write != QUIRE_TIER_WRITE_BACK || is_detaching_ || is_asleep_ || fault_.is_broken())
+        return;
     if (books_.unsaved.count() != 0) return;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         const BlockPool &pool = last_level(g);
@@ -60,7 +61,7 @@ void CacheTier::note_oldest(const BlockPool &pool, uint32_t group, uint32_t most
 
 // A block that is on its way to the tier counts as kept: if it is lost, that shows when it arrives.
 bool CacheTier::would_lose(uint32_t node, uint32_t group) const {
-    if (is_asleep_ || lied_ || keys_.is_kept(node, group)) return false;
+    if (is_asleep_ || fault_.is_broken() || keys_.is_kept(node, group)) return false;
     return keys_.tenant(keys_.root_of(node)) != nullptr;
 }
 

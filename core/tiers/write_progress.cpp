@@ -6,48 +6,11 @@
 
 namespace quire {
 
-// Queues and host memory on the devices that the cache is on.
-bool CacheTier::create_shores() {
-    if (cannot_copy_) return false;
-    if (shores_ != nullptr) return true;
-    shores_.reset(new (std::nothrow) Shores);
-    if (shores_ == nullptr) return false;
-    for (uint32_t i = 0; i < books_.shards.count(); ++i) {
-        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-            if (!books_.shards[i].holds(g)) continue;
-            const auto stride = static_cast<uint64_t>(books_.shards[i].pool(g).block_stride);
-            if (stride > shores_->stride) shores_->stride = stride;
-        }
-    }
-    const uint64_t fit = kLandingBytes / shores_->stride;
-    shores_->landing_count = fit < kFewestLandings ? kFewestLandings
-                             : fit > kMostLandings ? kMostLandings
-                                                   : static_cast<uint32_t>(fit);
-    quire_error ignored{};
-    ignored.struct_size = sizeof ignored;
-    for (uint32_t i = 0; i < books_.shards.count(); ++i) {
-        Shore &shore = shores_->of[i];
-        shore.device = books_.shards[i].device();
-        ++shores_->count;
-        void *pointer = nullptr;
-        Status made = shore.queue.create(shore.device, &ignored);
-        if (made.ok()) {
-            made = allocate_memory(*shore.device, shores_->landing_count * shores_->stride,
-                                   QUIRE_BE_MEMORY_HOST, &shore.address, &pointer, &ignored);
-        }
-        if (!made.ok()) {
-            stop_copying();
-            return false;
-        }
-        shore.bytes = static_cast<uint8_t *>(pointer);
-    }
-    return true;
-}
-
 // Begins to write the node's block of a group. False: not now.
 bool CacheTier::write_block(uint32_t node, NodeName *name, uint32_t group) {
     quire_cache_tier_stats &counts = books_.loads.counts;
-    const uint32_t named = books_.journal.tree().blocks(node)[group];
+    const PrefixTree &tree = books_.journal.tree();
+    const uint32_t named = tree.blocks(node)[group];
     const bool is_host = is_on_host(named);
     const Block &block = is_host ? (*books_.journal.host_pool(group))[number_of(named)]
                                  : books_.journal.pool(group)[named];
@@ -56,15 +19,23 @@ bool CacheTier::write_block(uint32_t node, NodeName *name, uint32_t group) {
         ++counts.blocks_dropped;
         return true;
     }
-    quire_store_label label = keys_.label(name->name, group, *keys_.tenant(keys_.root_of(node)));
+    const Digest &tenant = *keys_.tenant(keys_.root_of(node));
+    const WriteOrder order{tree.generation(node), node,   group,     named,
+                           name->index,           tenant, name->name};
+    quire_store_label label = blocks_.label(name->name, group, tenant);
     // A value that other processes may have removed is put again; the store looks for it first.
-    if (!is_remote_ && find_now(label) == QUIRE_STORE_PRESENT) {
-        ++counts.blocks_known;
+    const bool is_here = blocks_.holds(group);
+    if (!is_here || (!is_remote_ && find_now(label) == QUIRE_STORE_PRESENT)) {
+        counts.blocks_known += is_here ? 1 : 0;
         name->groups |= 1u << group;
         books_.told.add(node, name->name, group, label.key);
+        books_.write_orders.note(order);  // a follower's store may not have it
         return true;
     }
-    return is_host ? write_host_block(node, name, group) : begin_landing(node, name, group);
+    const bool is_begun =
+        is_host ? write_host_block(node, name, group) : begin_landing(node, name, group);
+    if (is_begun) books_.write_orders.note(order);
+    return is_begun;
 }
 
 // A block of the host tier needs no copy: it is read within this call.
@@ -82,43 +53,16 @@ bool CacheTier::write_host_block(uint32_t node, NodeName *name, uint32_t group) 
 // Begins to copy a block from the device. False: not now.
 bool CacheTier::begin_landing(uint32_t node, NodeName *name, uint32_t group) {
     const uint32_t block = books_.journal.tree().blocks(node)[group];
-    quire_cache_tier_stats &counts = books_.loads.counts;
-    quire_error ignored{};
-    ignored.struct_size = sizeof ignored;
-    if (!create_shores()) {
-        ++counts.blocks_dropped;
-        name->groups |= 1u << group;
+    uint32_t slot = 0;
+    const Landings::Begun begun = landings_.begin(group, block, &slot);
+    if (begun == Landings::Begun::full) return false;
+    name->groups |= 1u << group;
+    if (begun == Landings::Begun::refused) {
+        ++books_.loads.counts.blocks_dropped;
         return true;
     }
-    if (landings_used_ == shores_->landing_count) return false;
-    uint32_t at = 0;
-    while (shores_->landings[at].is_used) ++at;
-    Landing &landing = shores_->landings[at];
-    landing = Landing{};
-    for (uint32_t i = 0; i < shores_->count; ++i) {
-        const Binding &binding = books_.shards[i];
-        if (!binding.holds(group)) continue;
-        quire_be_copy copy{};
-        copy.dst = shores_->of[i].address + at * shores_->stride;
-        copy.src = binding.block_address(group, block);
-        copy.size_bytes = static_cast<uint64_t>(binding.pool(group).block_stride);
-        copy.kind = QUIRE_BE_COPY_D2H;
-        Status copied = shores_->of[i].queue.copy(&copy, 1, &ignored);
-        if (copied.ok()) copied = shores_->of[i].queue.mark(&landing.reached[i], &ignored);
-        if (!copied.ok()) {
-            ++counts.blocks_dropped;
-            stop_copying();
-            return true;
-        }
-    }
-    landing.is_used = true;
-    landing.group = group;
-    landing.node = node;
-    landing.block = block;
-    landing.generation = books_.journal.tree().generation(node);
-    landing.ready = books_.journal.pool(group)[block].ready;
-    ++landings_used_;
-    name->groups |= 1u << group;
+    landed_[slot] = Landing{group, node, block, books_.journal.tree().generation(node),
+                            books_.journal.pool(group)[block].ready};
     return true;
 }
 
@@ -130,7 +74,7 @@ bool CacheTier::write_front() {
     NodeName *name = nullptr;
     if (tree.generation(entry.node) != entry.generation || !tree.in_use(entry.node)) {
         counts.blocks_evicted += desc_.write != QUIRE_TIER_WRITE_BACK ? 1 : 0;  // would_lose()
-    } else if (is_asleep_ || lied_) {
+    } else if (is_asleep_ || fault_.is_broken()) {
         ++counts.blocks_dropped;
     } else {
         name = keys_.of_node(entry.node);
@@ -141,22 +85,6 @@ bool CacheTier::write_front() {
         if (!write_block(entry.node, name, g)) return false;
     }
     books_.unsaved.pop();
-    return true;
-}
-
-// *has_failed: a device did, and all landings are gone.
-bool CacheTier::has_landed(const Landing &landing, bool *has_failed) {
-    for (uint32_t i = 0; i < shores_->count; ++i) {
-        bool reached = false;
-        quire_error ignored{};
-        ignored.struct_size = sizeof ignored;
-        if (!shores_->of[i].queue.look(landing.reached[i], &reached, &ignored).ok()) {
-            stop_copying();
-            *has_failed = true;
-            return false;
-        }
-        if (!reached) return false;
-    }
     return true;
 }
 
@@ -188,29 +116,17 @@ void CacheTier::end_put(const Transfer &transfer, const quire_store_answer &answ
 
 // Gives a node's block to the store, whose part of each shard lies at parts[shard]. False: not now.
 bool CacheTier::put(uint32_t node, uint32_t group, const uint8_t *const *parts) {
-    const uint64_t size = form_bytes_[group];
+    const uint64_t size = blocks_.size_bytes(group);
     const uint64_t under_way = link_->transfers.bytes(QUIRE_STORE_PUT);
     if (under_way != 0 && under_way + size > desc_.max_write_bytes) return false;
     const PrefixTree &tree = books_.journal.tree();
     NodeName *name = keys_.of_node(node);
     QUIRE_ASSERT(name != nullptr);
     const Digest &tenant = *keys_.tenant(keys_.root_of(node));
-    CanonicalHeader header =
-        whole_header(books_.geometry, group, name->index, books_.geometry.block_tokens);
-    std::memcpy(header.namespace_digest, tenant.bytes, sizeof header.namespace_digest);
-    std::memcpy(header.content_digest, name->name.bytes, sizeof header.content_digest);
-    CanonicalBlock form;
     Transfer *t = link_->transfers.take(QUIRE_STORE_PUT, size);
     if (t == nullptr) return false;
-    Status described = CanonicalBlock::describe(header, &form);
-    QUIRE_ASSERT(described.ok() && form.size_bytes() == size);
-    form.begin(tree.tokens(node), t->bytes.data());
-    for (uint32_t i = 0; i < books_.shards.count(); ++i) {
-        if (books_.shards[i].holds(group))
-            gather(books_.shards[i], form, parts[i], t->bytes.data());
-    }
-    write_scales(books_.scales, form, t->bytes.data());
-    form.seal(t->bytes.data());
+    const BlockName block{tenant, name->name, group, name->index};
+    blocks_.write(block, tree.tokens(node), parts, t->bytes.data());
     spend(size);
     t->load = node;
     t->serial = tree.generation(node);
@@ -218,7 +134,7 @@ bool CacheTier::put(uint32_t node, uint32_t group, const uint8_t *const *parts) 
     quire_store_request request{};
     request.kind = QUIRE_STORE_PUT;
     request.cookie = t->cookie;
-    request.label = keys_.label(name->name, group, tenant);
+    request.label = blocks_.label(block);
     request.pieces = &t->piece;
     request.piece_count = 1;
     uint32_t taken = 0;
@@ -233,37 +149,33 @@ bool CacheTier::put(uint32_t node, uint32_t group, const uint8_t *const *parts) 
     if (taken == 0) {
         link_->transfers.end(t);
     } else {
-        lie_ = why;
-        note_lie(given);
+        note_fault(given, &why);
     }
     return !given.ok();
 }
 
-bool CacheTier::put_landing(const Landing &landing, uint32_t at) {
-    const uint8_t *parts[kMaxShards] = {};
-    for (uint32_t i = 0; i < shores_->count; ++i)
-        parts[i] = shores_->of[i].bytes + at * shores_->stride;
-    return put(landing.node, landing.group, parts);
+// Takes a copy that has ended. False: the store takes no more for now.
+bool CacheTier::end_landing(uint32_t slot) {
+    const Landing &landing = landed_[slot];
+    if (fault_.is_broken() || is_asleep_) {
+        ++books_.loads.counts.blocks_dropped;
+    } else if (!still_holds(landing)) {
+        ++books_.loads.counts.blocks_evicted;
+    } else {
+        const uint8_t *parts[kMaxShards] = {};
+        landings_.find_parts(slot, parts);
+        if (!put(landing.node, landing.group, parts)) return false;
+    }
+    landings_.end(slot);
+    return true;
 }
 
 void CacheTier::write() {
-    for (uint32_t at = 0; landings_used_ != 0 && at < shores_->landing_count; ++at) {
-        Landing &landing = shores_->landings[at];
-        if (!landing.is_used || budget_ == 0) continue;
-        bool has_failed = false;
-        if (!has_landed(landing, &has_failed)) {
-            if (has_failed) break;
-            continue;
-        }
-        if (lied_ || is_asleep_) {
-            ++books_.loads.counts.blocks_dropped;
-        } else if (!still_holds(landing)) {
-            ++books_.loads.counts.blocks_evicted;
-        } else if (!put_landing(landing, at)) {
-            break;
-        }
-        landing.is_used = false;
-        --landings_used_;
+    for (uint32_t slot = 0; landings_.count() != 0 && slot < Landings::kMost; ++slot) {
+        if (!landings_.is_used(slot) || budget_ == 0) continue;
+        const Landings::State state = landings_.look(slot);
+        if (state == Landings::State::unused) break;
+        if (state == Landings::State::landed && !end_landing(slot)) break;
     }
     while (books_.unsaved.count() != 0 && budget_ != 0 && write_front()) spend(sizeof(NodeName));
 }

@@ -17,7 +17,8 @@ void each_scale(const StaticScales &of, const CanonicalBlock &form, Visit visit)
         const PlaneLayout &plane = form.part().planes[planes[side]];
         if (!is_static(kinds[side]) || plane.head_bytes == 0) continue;
         for (uint32_t layer = 0; layer < h.layer_count; ++layer) {
-            const float *scales = of.of(h.group, h.first_layer + layer) + side * h.head_count;
+            const float *scales =
+                of.of(h.group, h.first_layer + layer) + side * h.group_heads + h.first_head;
             for (uint32_t head = 0; head < h.head_count; ++head) {
                 visit(plane.offset + layer * plane.layer_stride + head * plane.head_bytes,
                       scales[head]);

@@ -248,7 +248,11 @@ extern "C" {
     QUIRE_FN(handover_write, (quire_cache * cache, quire_handover handover, const void *bytes,     \
                               uint64_t size_bytes, uint64_t *used,                                 \
                               quire_handover_progress *progress, quire_error *error))              \
-    QUIRE_FN(handover_end, (quire_cache * cache, quire_handover handover, quire_error * error))
+    QUIRE_FN(handover_end, (quire_cache * cache, quire_handover handover, quire_error * error))    \
+    QUIRE_FN(cache_report_loads, (quire_cache * cache, void *buffer, uint64_t capacity,            \
+                                  uint64_t *size_bytes, quire_error *error))                       \
+    QUIRE_FN(cache_take_report,                                                                    \
+             (quire_cache * cache, const void *bytes, uint64_t size_bytes, quire_error *error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

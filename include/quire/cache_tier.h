@@ -33,6 +33,25 @@
  * Failure        A store that is slow, full, damaged or gone costs hits, and never a step: a load
  *                that does not end in time is a miss, and a block that cannot be written is not.
  * Trust          Whoever can write to the store decides what the model reads.
+ *
+ * Leaders and followers (log.h) have a store each, or one that all share, and keep in it the layers
+ * and heads that they hold. The leader decides; its log says which blocks are loaded, where to, and
+ * which are written, and every rank does that with its part. A load is ready once all of them have
+ * it, and is as long as on the rank that has least, so followers report to the leader:
+ *
+ *   leader     begin ... commit;  step_log;  send;      ...  receive;  quire_cache_take_report
+ *   follower                      receive;  log_apply;  ...  quire_cache_report_loads;  send
+ *
+ * - The leader learns of an item that is LOADING in quire_step_begin; followers learn of it from
+ *   the log of that step. Commit it even if it has no other item, and send its log before waiting.
+ * - A follower without a store reports each load as a miss at once, and so must be asked too.
+ * - A report that is lost costs its loads load_timeout_ns, and then they are computed.
+ * - Give all ranks the same fingerprint. The leader's `write` decides which blocks are written; a
+ *   follower writes them unless its own is QUIRE_TIER_WRITE_NONE. While the leader has leases, its
+ *   followers write nothing.
+ * - Detach the leader's tier first, then commit one more step, which may be empty, and let the
+ *   followers apply its log: it says what the detach wrote. Then detach theirs.
+ * - A follower whose device failed has stopped, and its store takes nothing more of it.
  */
 #ifndef QUIRE_CACHE_TIER_H
 #define QUIRE_CACHE_TIER_H
@@ -72,6 +91,9 @@ typedef struct quire_cache_tier_desc {
      * told as removed. 0 = 65,536. Each takes about 100 bytes and its tokens, from the attachment
      * on, in a cache with QUIRE_CACHE_EVENTS. */
     uint64_t max_told_blocks;
+    /* Of a leader (log.h): how many followers apply its logs, 1 to 63. 0 for all other caches. */
+    uint32_t followers;
+    uint32_t reserved0;
 } quire_cache_tier_desc;
 
 typedef struct quire_cache_tier_progress {
@@ -127,11 +149,12 @@ typedef struct quire_cache_tier_stats {
  * Errors   QUIRE_E_BUSY         the cache has a tier, the tier a cache, or requests of
  *                               quire_tier_request_wait are still under way.
  *          QUIRE_E_ARG          a field is out of range; the store takes no value as large as a
- *                               block, or is open READ_ONLY and desc.write is not NONE.
+ *                               block, or is open READ_ONLY and desc.write is not NONE; more
+ *                               followers than desc.followers have reported.
  *          QUIRE_E_UNSUPPORTED  the cache keeps books only, has no host tier
  *                               (quire_cache_desc.host_bytes), finds no prefixes
- *                               (QUIRE_CACHE_NO_PREFIX), has a cross-attention group, or leads or
- *                               follows others.
+ *                               (QUIRE_CACHE_NO_PREFIX), has a cross-attention group, or is a rank
+ *                               whose shards hold no rectangle of layers and heads of a group.
  *          QUIRE_E_STALE        the tier served a cache that was abandoned.
  * Time     O(max_sequences + blocks). */
 QUIRE_EXPORT quire_status quire_cache_attach_tier(quire_cache *cache, quire_tier *tier,
@@ -165,6 +188,37 @@ QUIRE_EXPORT quire_status quire_cache_poll_tier(quire_cache *cache,
 QUIRE_EXPORT quire_status quire_cache_load_wait(quire_cache *cache, uint64_t timeout_ns,
                                                 quire_cache_tier_progress *progress,
                                                 quire_error *error);
+/* On a follower: makes progress, and writes the next report for its leader, which says how the
+ * loads went that have ended here since the last one. Send it to the leader, which takes the
+ * reports of a follower in their order. Each load is in one report, so one that is not sent is
+ * lost. docs/follower-log.md describes the bytes.
+ *
+ * buffer      [capacity] receives the report; may be NULL if capacity is 0.
+ * size_bytes  receives the size of the report; 0: there is nothing to report.
+ * Returns  QUIRE_S_INCOMPLETE   capacity is too short; nothing was written, and the report is still
+ *                               due.
+ * Errors   QUIRE_E_UNSUPPORTED  the cache follows no leader.
+ *          and those of a device that does not say whether the cache's steps have run.
+ * Time     as quire_cache_poll_tier. */
+QUIRE_EXPORT quire_status quire_cache_report_loads(quire_cache *cache, void *buffer,
+                                                   uint64_t capacity, uint64_t *size_bytes,
+                                                   quire_error *error);
+/* On a leader: takes a report of a follower, with or without a tier, and makes progress. What it
+ * says of loads that have ended here meanwhile is ignored. A report need not be trusted to be read:
+ * a damaged or foreign one is refused. Reports are not authenticated: whoever can write to the
+ * channel can say that a follower has blocks that it does not have.
+ *
+ * bytes    [size_bytes] of any alignment, from any source.
+ * Errors   QUIRE_E_ARG           the report is damaged, repeated, older than one that was taken, of
+ *                                another leader's follower, or of one more follower than
+ *                                quire_cache_tier_desc.followers. Nothing changed.
+ *          QUIRE_E_INCOMPATIBLE  the report's format has another version. Nothing changed.
+ *          QUIRE_E_UNSUPPORTED   the cache leads no others. Nothing changed.
+ *          and those of a device that does not say whether the cache's steps have run. Nothing
+ *          changed.
+ * Time     O(size_bytes), and as quire_cache_poll_tier. */
+QUIRE_EXPORT quire_status quire_cache_take_report(quire_cache *cache, const void *bytes,
+                                                  uint64_t size_bytes, quire_error *error);
 /* Drops the sequence's load, if it has one; the next item that may load begins anew.
  * Errors   QUIRE_E_BUSY  an item of the open step uses it: drop the item first.
  *          QUIRE_E_ARG   the cache has no tier.

@@ -198,6 +198,19 @@ TEST_F(RefusedCall, for_a_null_in_any_place_of_a_session) {
     EXPECT_EQ(back, 0u);
 }
 
+TEST_F(RefusedCall, for_a_null_in_any_place_of_a_report) {
+    uint64_t size = 0;
+    char byte = 0;
+    null_each("cache_report_loads", w.api.cache_report_loads, {}, w.cache,
+              static_cast<void *>(&byte), uint64_t{1}, &size, &w.error);
+    null_each("cache_take_report", w.api.cache_take_report, {}, w.cache,
+              static_cast<const void *>(&byte), uint64_t{1}, &w.error);
+    refuse("follows no leader", QUIRE_E_UNSUPPORTED,
+           w.api.cache_report_loads(w.cache, nullptr, 0, &size, &w.error));
+    refuse("leads no others", QUIRE_E_UNSUPPORTED,
+           w.api.cache_take_report(w.cache, &byte, 1, &w.error));
+}
+
 TEST_F(RefusedCall, for_a_null_in_any_place_of_a_handover) {
     quire_error *e = &w.error;
     const quire_token token = 1;

@@ -9,6 +9,7 @@
 
 #include "faulted_handover.hpp"
 #include "faulted_lease.hpp"
+#include "faulted_report.hpp"
 #include "faulted_session.hpp"
 #include "tests/place.hpp"
 
@@ -463,6 +464,10 @@ class Engine {
                 });
             }
         }
+        uint64_t size = 0;  // it has no loads to report; the leader takes a report of none
+        ok(api.cache_report_loads(follower, nullptr, 0, &size, &error));
+        const auto none = empty_report(logs_[0]);
+        ok(api.cache_take_report(cache, none.data(), none.size(), &error));
         destroy_cache(follower);
         destroy_queue(on);
         ok(api.device_close(rank, &error));

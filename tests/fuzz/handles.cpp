@@ -331,6 +331,17 @@ const Call kCalls[] = {
                                      a->one(a->batches), out, a->error());
          });
      }},
+    {"cache_report_loads",
+     [](Arguments *a) {
+         Room room = a->room();
+         return a->api.cache_report_loads(a->cache(), room.bytes, room.size_bytes, a->size_out(),
+                                          a->error());
+     }},
+    {"cache_take_report",
+     [](Arguments *a) {
+         Room room = a->room();
+         return a->api.cache_take_report(a->cache(), room.bytes, room.size_bytes, a->error());
+     }},
     {"batch_create",
      [](Arguments *a) {
          return a->made(&a->batches, [&](auto out) {

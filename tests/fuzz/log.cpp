@@ -181,10 +181,37 @@ class Pair {
         }
     }
 
+    uint32_t word_of(const Log &log, size_t at) {
+        uint32_t word = 0;
+        std::memcpy(&word, log.data() + at, sizeof word);
+        return word;
+    }
+    // Adds orders, which this leader without a tier never has, before the sequences.
+    void add_orders(Log *log) {
+        const size_t at = 88 + 4 * size_t{word_of(*log, 60)} + 24 * size_t{word_of(*log, 64)} +
+                          32 * size_t{word_of(*log, 68)} + 4 * size_t{word_of(*log, 76)};
+        Log orders;
+        uint32_t count = 1 + input_.below(4);
+        for (uint32_t i = 0; i < count; ++i) {
+            // kind, group, serial, index, block, count, 0
+            const uint32_t head[8] = {1 + input_.below(4), input_.below(2), 1 + input_.below(3), 0,
+                                      input_.below(4),     input_.below(9), input_.below(4),     0};
+            uint32_t order[24 + kBlockTokens] = {};
+            std::memcpy(order, head, sizeof head);
+            const size_t words = head[0] == 3 ? 24 : 24 + kBlockTokens;
+            const auto *from = reinterpret_cast<const uint8_t *>(order);
+            orders.insert(orders.end(), from, from + words * 4);
+        }
+        std::memcpy(log->data() + 80, &count, sizeof count);
+        log->insert(log->begin() + static_cast<std::ptrdiff_t>(at), orders.begin(), orders.end());
+    }
+
     // False: the follower has stopped, or went on from what no leader did.
     bool send_damaged(const Log &right) {
         Log log = right;
-        damage(&log);
+        const bool adds = input_.one_in(3);
+        if (adds) add_orders(&log);
+        if (!adds || input_.one_in(2)) damage(&log);
         if (!input_.one_in(8)) seal(&log, kLogSeal);
         if (log == right) return true;
         std::string before = state();
@@ -199,10 +226,24 @@ class Pair {
         if (status >= 0) {
             finish(follower_, applied);
             check();
+            report();
             return false;
         }
         require(before == state(), "a refused log changes nothing");
         return true;
+    }
+
+    // A follower without a store reports loads that its leader never began, which are ignored.
+    void report() {
+        uint8_t bytes[2048];
+        uint64_t size_bytes = 0;
+        require(library().cache_report_loads(follower_, bytes, sizeof bytes, &size_bytes,
+                                             &error_) == QUIRE_OK,
+                "a follower can report", error_.message);
+        if (size_bytes == 0) return;
+        error_ = new_error();
+        quire_status taken = library().cache_take_report(leader_, bytes, size_bytes, &error_);
+        require_words(taken, error_);
     }
 
     quire_status apply(const Log &log, quire_step *applied) {

@@ -3,7 +3,7 @@
 // sealed: gives bytes the size and the checksum that their format wants, so that the fuzzer gets
 // past both. No random change would.
 //
-// All three formats hash the header with 0 in the checksum's place, and then the rest with the
+// All of these formats hash the header with 0 in the checksum's place, and then the rest with the
 // first hash as its seed: docs/follower-log.md, docs/calibration.md, docs/canonical-form.md.
 //
 // Threads: none.
@@ -28,7 +28,8 @@ struct SealPlaces {
 
 constexpr SealPlaces kCalibrationSeal = {32, 16, 24};
 constexpr SealPlaces kCanonicalSeal = {256, 16, 24};
-constexpr SealPlaces kLogSeal = {80, 8, 48};
+constexpr SealPlaces kLogSeal = {88, 8, 48};
+constexpr SealPlaces kReportSeal = {56, 8, 40};
 
 // Writes the checksum alone.
 inline void seal_sum(std::vector<uint8_t> *bytes, const SealPlaces &places) {

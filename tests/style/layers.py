@@ -20,7 +20,8 @@ import tempfile
 FOLDERS = [["base"], ["blocks", "scales"], ["device"], ["transfer"], ["steps"],
            ["move", "replica", "session", "tiers"], ["parts"], ["inspect"], [""]]
 # The same for the files of steps/.
-STEPS = [["loads", "name_space", "pressure", "sequence_keys", "touched_sequences", "unsaved"],
+STEPS = [["loads", "name_space", "pressure", "sequence_keys", "tier_orders", "touched_sequences",
+          "unsaved", "write_orders"],
          ["step", "told_blocks"],
          ["step_records"],
          ["cache_books"],

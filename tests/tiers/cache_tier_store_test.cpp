@@ -416,7 +416,7 @@ TEST_F(CacheTierStore, that_does_not_fit_is_refused_in_words) {
     shape.flags = QUIRE_CACHE_NO_PREFIX;
     refused(shape, QUIRE_E_UNSUPPORTED, "NO_PREFIX");
     shape.flags = QUIRE_CACHE_LOG;
-    refused(shape, QUIRE_E_UNSUPPORTED, "followers");
+    refused(shape, QUIRE_E_ARG, "desc.followers");
     desc.write = 9;
     refused({}, QUIRE_E_ARG, "desc.write");
     desc.write = QUIRE_TIER_WRITE_NONE;

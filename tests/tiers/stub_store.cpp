@@ -20,7 +20,7 @@ extern "C" quire_status quire_store_query_of_memory(const quire_host_info *host,
 
 namespace {
 
-quire::test::StubControl control;
+quire::test::StubControl controls[quire::test::kStubs];
 const quire_store_api *memory = nullptr;
 
 std::mutex mutex;
@@ -31,13 +31,26 @@ struct Asked {
     uint32_t number;  // of those before it
 };
 
-std::map<uint64_t, Asked> asked;
-std::map<uint64_t, uint32_t> sought;  // FINDs under way, with the number of those before each
-std::vector<quire_store_answer> held;
-std::vector<uint8_t> first_value;
+// An open store.
+struct Stub {
+    quire::test::StubControl *control = nullptr;
+    std::map<uint64_t, Asked> asked;
+    std::map<uint64_t, uint32_t> sought;  // FINDs under way, with the number of those before each
+    std::vector<quire_store_answer> held;
+    std::vector<uint8_t> first_value;
+};
+
+std::map<quire_store *, Stub> stubs;
+
+Stub &stub_of(quire_store *store) {
+    std::lock_guard<std::mutex> lock(mutex);
+    return stubs[store];
+}
 
 quire_status submit(quire_store *store, const quire_store_request *requests, uint32_t count,
                     uint32_t stride, uint32_t *taken, quire_error *error) {
+    Stub &stub = stub_of(store);
+    quire::test::StubControl &control = *stub.control;
     if (control.takes_none) {
         *taken = 0;
         return QUIRE_OK;
@@ -48,12 +61,13 @@ quire_status submit(quire_store *store, const quire_store_request *requests, uin
         const auto &r = *reinterpret_cast<const quire_store_request *>(
             reinterpret_cast<const char *>(requests) + uint64_t{i} * stride);
         if (r.kind == QUIRE_STORE_GET) {
-            asked[r.cookie] = {r.pieces[0], static_cast<uint32_t>(control.gets++)};
+            stub.asked[r.cookie] = {r.pieces[0], static_cast<uint32_t>(control.gets++)};
         }
-        if (r.kind == QUIRE_STORE_FIND) sought[r.cookie] = static_cast<uint32_t>(control.finds++);
-        if (r.kind == QUIRE_STORE_PUT && first_value.empty()) {
+        if (r.kind == QUIRE_STORE_FIND)
+            stub.sought[r.cookie] = static_cast<uint32_t>(control.finds++);
+        if (r.kind == QUIRE_STORE_PUT && stub.first_value.empty()) {
             const auto *at = static_cast<const uint8_t *>(r.pieces[0].address);
-            first_value.assign(at, at + r.pieces[0].size_bytes);
+            stub.first_value.assign(at, at + r.pieces[0].size_bytes);
         }
     }
     if (control.overcounts) *taken = count + 1;
@@ -61,7 +75,7 @@ quire_status submit(quire_store *store, const quire_store_request *requests, uin
 }
 
 // What no accident does: the checksum is right.
-void tamper(uint8_t *bytes, uint64_t size_bytes) {
+void tamper(quire::test::StubControl &control, uint8_t *bytes, uint64_t size_bytes) {
     std::vector<uint8_t> value(bytes, bytes + size_bytes);
     uint32_t word = 0;
     std::memcpy(&word, &value[control.tampers_at], sizeof word);
@@ -72,43 +86,49 @@ void tamper(uint8_t *bytes, uint64_t size_bytes) {
     std::memcpy(bytes, value.data(), size_bytes);
 }
 
-void change(quire_store_answer *answer) {
+void change(Stub &stub, quire_store_answer *answer) {
+    quire::test::StubControl &control = *stub.control;
     if (answer->kind == QUIRE_STORE_PUT && control.fails_puts) answer->outcome = QUIRE_STORE_FAILED;
     if (answer->kind == QUIRE_STORE_FIND) {
-        if ((control.denies >> sought[answer->cookie] % 64 & 1) != 0)
+        if ((control.denies >> stub.sought[answer->cookie] % 64 & 1) != 0)
             answer->outcome = control.fails_finds ? QUIRE_STORE_FAILED : QUIRE_STORE_MISS;
-        sought.erase(answer->cookie);
+        stub.sought.erase(answer->cookie);
     }
     if (answer->kind != QUIRE_STORE_GET) return;
-    const auto [piece, number] = asked[answer->cookie];
-    asked.erase(answer->cookie);
+    const auto [piece, number] = stub.asked[answer->cookie];
+    stub.asked.erase(answer->cookie);
     if ((control.picks >> number % 64 & 1) == 0) return;
     auto *at = static_cast<uint8_t *>(piece.address);
     if (control.spoils) at[piece.size_bytes / 2] ^= 1;
-    if (control.tampers_at < piece.size_bytes) tamper(at, piece.size_bytes);
-    if (control.swaps && first_value.size() == piece.size_bytes)
-        std::memcpy(at, first_value.data(), piece.size_bytes);
+    if (control.tampers_at < piece.size_bytes) tamper(control, at, piece.size_bytes);
+    if (control.swaps && stub.first_value.size() == piece.size_bytes)
+        std::memcpy(at, stub.first_value.data(), piece.size_bytes);
     if (control.fails_gets) answer->outcome = QUIRE_STORE_FAILED;
     if (control.cuts) answer->outcome = QUIRE_STORE_SIZE;
     if (control.forgets) answer->outcome = QUIRE_STORE_MISS;
 }
 
-uint32_t turn_of(const Asked &one) {
+uint32_t turn_of(const quire::test::StubControl &control, const Asked &one) {
     return control.descends ? control.starts_at - one.number : one.number - control.starts_at;
 }
 
 // Where in `held` the next answer is; its end: that has to wait.
-std::vector<quire_store_answer>::iterator next_answer() {
-    if (control.starts_at == UINT32_MAX || asked.empty()) return held.begin();
-    const auto next = std::min_element(
-        asked.begin(), asked.end(),
-        [](const auto &a, const auto &b) { return turn_of(a.second) < turn_of(b.second); });
-    return std::find_if(held.begin(), held.end(),
+std::vector<quire_store_answer>::iterator next_answer(Stub &stub) {
+    const quire::test::StubControl &control = *stub.control;
+    if (control.starts_at == UINT32_MAX || stub.asked.empty()) return stub.held.begin();
+    const auto next =
+        std::min_element(stub.asked.begin(), stub.asked.end(), [&](const auto &a, const auto &b) {
+            return turn_of(control, a.second) < turn_of(control, b.second);
+        });
+    return std::find_if(stub.held.begin(), stub.held.end(),
                         [&](const auto &answer) { return answer.cookie == next->first; });
 }
 
 quire_status reap(quire_store *store, quire_store_answer *answers, uint32_t capacity,
                   uint32_t stride, uint32_t *count, quire_error *error) {
+    Stub &stub = stub_of(store);
+    quire::test::StubControl &control = *stub.control;
+    std::vector<quire_store_answer> &held = stub.held;
     std::lock_guard<std::mutex> lock(mutex);
     for (;;) {
         quire_store_answer some[16] = {};
@@ -122,12 +142,12 @@ quire_status reap(quire_store *store, quire_store_answer *answers, uint32_t capa
     if (control.holds) return QUIRE_OK;
     if (control.reverses) std::reverse(held.begin(), held.end());
     while (*count < capacity && !held.empty() && control.lets != 0) {
-        const auto next = next_answer();
+        const auto next = next_answer(stub);
         if (next == held.end()) break;
         quire_store_answer answer = *next;
         held.erase(next);
         if (control.lets != UINT32_MAX) --control.lets;
-        change(&answer);
+        change(stub, &answer);
         if (control.lies) answer.cookie ^= 1;
         std::memcpy(reinterpret_cast<char *>(answers) + uint64_t{*count} * stride, &answer,
                     sizeof answer);
@@ -139,34 +159,50 @@ quire_status reap(quire_store *store, quire_store_answer *answers, uint32_t capa
 quire_status find(quire_store *store, const quire_store_label *labels, uint32_t count,
                   uint32_t stride, uint8_t *found, quire_error *error) {
     quire_status status = memory->find(store, labels, count, stride, found, error);
-    if (control.doubts) std::memset(found, QUIRE_STORE_UNKNOWN, count);
+    if (stub_of(store).control->doubts) std::memset(found, QUIRE_STORE_UNKNOWN, count);
     return status;
 }
 
 quire_status get_info(quire_store *store, quire_store_info *info, quire_error *error) {
     quire_status status = memory->get_info(store, info, error);
-    if (control.is_remote) info->flags |= QUIRE_STORE_REMOTE;
+    if (stub_of(store).control->is_remote) info->flags |= QUIRE_STORE_REMOTE;
     return status;
 }
 
-quire_status cancel(quire_store *, uint64_t, quire_error *) {
-    ++control.cancels;
+quire_status cancel(quire_store *store, uint64_t, quire_error *) {
+    ++stub_of(store).control->cancels;
     return QUIRE_OK;
 }
 
+// The option "stub" says which control is this store's; the memory store does not know it.
 quire_status open_store(const quire_store_desc *desc, quire_store **out, quire_error *error) {
+    std::vector<quire_store_option> options;
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < desc->option_count; ++i) {
+        const auto &option = *reinterpret_cast<const quire_store_option *>(
+            reinterpret_cast<const char *>(desc->options) + uint64_t{i} * desc->option_stride);
+        if (std::strcmp(option.name, "stub") == 0) {
+            number = static_cast<uint32_t>(option.value[0] - '0') % quire::test::kStubs;
+        } else {
+            options.push_back(option);
+        }
+    }
+    quire_store_desc passed = *desc;
+    passed.options = options.data();
+    passed.option_count = static_cast<uint32_t>(options.size());
+    passed.option_stride = sizeof options[0];
+    quire_status status = memory->open(&passed, out, error);
+    if (status != QUIRE_OK) return status;
     std::lock_guard<std::mutex> lock(mutex);
-    asked.clear();
-    sought.clear();
-    held.clear();
-    first_value.clear();
-    return memory->open(desc, out, error);
+    stubs[*out] = Stub{};
+    stubs[*out].control = &controls[number];
+    return QUIRE_OK;
 }
 
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) quire::test::StubControl *quire_stub_control() {
-    return &control;
+    return controls;
 }
 
 quire_status quire_store_query_v0(const quire_host_info *host, const quire_store_api **out,

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // stub_store: how a test steers the stub store, which is the memory store with faults that can be
-// switched on and off while it is open. It is found as "quire_stub_control" in the plugin.
+// switched on and off while it is open. "quire_stub_control" in the plugin finds the controls of
+// all; a store has that of its option "stub", from 0, the default, to 7.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
 namespace quire::test {
+
+constexpr uint32_t kStubs = 8;
 
 struct StubControl {
     std::atomic<bool> holds{false};       // answers wait until this is off

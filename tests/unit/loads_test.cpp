@@ -106,7 +106,8 @@ TEST_F(LoadsInBooks, have_the_host_blocks_that_they_bring) {
 TEST_F(LoadsInBooks, are_dumped) {
     const std::string begin = R"({"record":"load","id":63,"sequence":0,"state":")";
     const std::string end =
-        R"(","first":1,"length":3,"found":1,"awaited":2,"serial":1,"next":0,"stride":3,)"
+        R"(","first":1,"length":3,"found":1,"awaited":2,"unreported":0,"told":false,)"
+        R"("serial":1,"next":0,"stride":3,)"
         R"("blocks":[0,1,2]})";
     EXPECT_NE(dump().find(begin + "running" + end), std::string::npos) << dump();
     load->is_ready = true;

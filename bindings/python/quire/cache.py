@@ -434,11 +434,11 @@ class Cache(CacheBase):
                     write: TierWrite = TierWrite.THROUGH, min_load_tokens: int = 0,
                     load_timeout: Optional[float] = None, load_expiry: Optional[float] = None,
                     max_load_bytes: int = 0, max_write_bytes: int = 0,
-                    max_told_blocks: int = 0) -> None:
+                    max_told_blocks: int = 0, followers: int = 0) -> None:
         """Puts a store below the cache's prefixes; it then serves this cache alone. The arguments
         are the fields of quire_cache_tier_desc in quire/cache_tier.h, times in seconds."""
         _tier.attach(self, tier, fingerprint, write, min_load_tokens, load_timeout, load_expiry,
-                     max_load_bytes, max_write_bytes, max_told_blocks)
+                     max_load_bytes, max_write_bytes, max_told_blocks, followers)
 
     def detach_tier(self, timeout: Optional[float] = None) -> None:
         """Writes what waits, flushes the store and takes it away. Errors: TimeoutError after
@@ -456,6 +456,15 @@ class Cache(CacheBase):
     def cancel_load(self, sequence: Sequence) -> None:
         """Drops the sequence's load, if it has one."""
         _tier.cancel(self, sequence)
+
+    def report_loads(self) -> bytes:
+        """A follower's next report for its leader, which says how loads went; empty: there is
+        nothing to report. Send it: each load is in one report."""
+        return _tier.report(self)
+
+    def take_report(self, report: bytes) -> None:
+        """Takes a report of a follower of this leader."""
+        _tier.take(self, report)
 
     @property
     def tier_stats(self) -> CacheTierStats:

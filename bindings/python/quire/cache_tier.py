@@ -8,7 +8,7 @@ import enum
 from typing import Any, Optional
 
 from . import errors
-from .libquire import TIMED_OUT, ffi, new
+from .libquire import INCOMPLETE, TIMED_OUT, ffi, new
 from .objects import expect
 from .queue import nanoseconds
 from .tier import Tier
@@ -74,14 +74,15 @@ def _limit(seconds: Optional[float]) -> int:
 
 def attach(cache: Any, tier: Tier, fingerprint: bytes, write: TierWrite, min_load_tokens: int,
            load_timeout: Optional[float], load_expiry: Optional[float], max_load_bytes: int,
-           max_write_bytes: int, max_told_blocks: int) -> None:
+           max_write_bytes: int, max_told_blocks: int, followers: int) -> None:
     """Cache.attach_tier."""
     if len(fingerprint) > 32:
         raise errors.ArgumentError(f"fingerprint has {len(fingerprint)} bytes: at most 32")
     desc = new("quire_cache_tier_desc", fingerprint=fingerprint.ljust(32, b"\0"), write=write,
                min_load_tokens=min_load_tokens, load_timeout_ns=_limit(load_timeout),
                load_expiry_ns=_limit(load_expiry), max_load_bytes=max_load_bytes,
-               max_write_bytes=max_write_bytes, max_told_blocks=max_told_blocks)
+               max_write_bytes=max_write_bytes, max_told_blocks=max_told_blocks,
+               followers=followers)
     cache._call("cache_attach_tier", expect(tier, Tier, "tier"), desc, beside=(tier,))
 
 
@@ -111,6 +112,22 @@ def stats(cache: Any) -> CacheTierStats:
     counts = new("quire_cache_tier_stats")
     cache._call("cache_get_tier_stats", counts)
     return _filled(CacheTierStats, counts)  # type: ignore[no-any-return]
+
+
+def report(cache: Any) -> bytes:
+    """Cache.report_loads."""
+    size = ffi.new("uint64_t *")
+    room = 2048
+    while True:
+        buffer = ffi.new("uint8_t[]", room)
+        if cache._call("cache_report_loads", buffer, room, size) != INCOMPLETE:
+            return bytes(ffi.buffer(buffer, size[0]))
+        room = size[0]
+
+
+def take(cache: Any, content: bytes) -> None:
+    """Cache.take_report."""
+    cache._call("cache_take_report", ffi.from_buffer(content), len(content))
 
 
 def cancel(cache: Any, sequence: Any) -> None:

@@ -106,7 +106,8 @@ typedef struct quire_migrate_info {
  * lists, all of them from the old memory to the new; the other blocks of the new memory hold zeros.
  *
  * A leader and a follower (log.h) keep their numbers of blocks, and so their block ids: each may be
- * moved by itself, and the log continues. Scales, and the magnitudes that QUIRE_CACHE_CALIBRATE
+ * moved by itself, and the log continues. A follower does not know which blocks its leader has
+ * cached, so that all of its blocks move. Scales, and the magnitudes that QUIRE_CACHE_CALIBRATE
  * measured, move along.
  *
  * info     what was done; written on success and with the following results.

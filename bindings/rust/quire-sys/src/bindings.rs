@@ -2011,12 +2011,14 @@ pub struct quire_cache_tier_desc {
     pub max_load_bytes: u64,
     pub max_write_bytes: u64,
     pub max_told_blocks: u64,
+    pub followers: u32,
+    pub reserved0: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of quire_cache_tier_desc",
-    ][::core::mem::size_of::<quire_cache_tier_desc>() - 96usize];
+    ][::core::mem::size_of::<quire_cache_tier_desc>() - 104usize];
     [
         "Alignment of quire_cache_tier_desc",
     ][::core::mem::align_of::<quire_cache_tier_desc>() - 8usize];
@@ -2053,6 +2055,12 @@ const _: () = {
     [
         "Offset of field: quire_cache_tier_desc::max_told_blocks",
     ][::core::mem::offset_of!(quire_cache_tier_desc, max_told_blocks) - 88usize];
+    [
+        "Offset of field: quire_cache_tier_desc::followers",
+    ][::core::mem::offset_of!(quire_cache_tier_desc, followers) - 96usize];
+    [
+        "Offset of field: quire_cache_tier_desc::reserved0",
+    ][::core::mem::offset_of!(quire_cache_tier_desc, reserved0) - 100usize];
 };
 impl Default for quire_cache_tier_desc {
     fn default() -> Self {
@@ -5060,10 +5068,27 @@ pub struct quire_api {
             error: *mut quire_error,
         ) -> quire_status,
     >,
+    pub cache_report_loads: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            buffer: *mut ::core::ffi::c_void,
+            capacity: u64,
+            size_bytes: *mut u64,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub cache_take_report: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            bytes: *const ::core::ffi::c_void,
+            size_bytes: u64,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 864usize];
+    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 880usize];
     ["Alignment of quire_api"][::core::mem::align_of::<quire_api>() - 8usize];
     [
         "Offset of field: quire_api::struct_size",
@@ -5395,6 +5420,12 @@ const _: () = {
     [
         "Offset of field: quire_api::handover_end",
     ][::core::mem::offset_of!(quire_api, handover_end) - 856usize];
+    [
+        "Offset of field: quire_api::cache_report_loads",
+    ][::core::mem::offset_of!(quire_api, cache_report_loads) - 864usize];
+    [
+        "Offset of field: quire_api::cache_take_report",
+    ][::core::mem::offset_of!(quire_api, cache_take_report) - 872usize];
 };
 pub type quire_get_api_fn = ::core::option::Option<
     unsafe extern "C" fn(

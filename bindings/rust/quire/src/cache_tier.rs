@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quire_sys as sys;
 
-use crate::call::{desc, invoke, mirror, nanoseconds};
+use crate::call::{bytes, desc, first, invoke, mirror, nanoseconds};
 use crate::{Cache, Error, ErrorKind, Result, Sequence, Tier};
 
 /// Which cached blocks are written to a store.
@@ -43,6 +43,8 @@ pub struct AttachOptions {
     pub max_write_bytes: u64,
     /// Blocks of the store of which a reader of events is told.
     pub max_told_blocks: u64,
+    /// How many followers a leader has; 0 for all other caches.
+    pub followers: u32,
 }
 
 mirror! {
@@ -91,6 +93,7 @@ impl Cache {
             max_load_bytes: options.max_load_bytes,
             max_write_bytes: options.max_write_bytes,
             max_told_blocks: options.max_told_blocks,
+            followers: options.followers,
         });
         let inner = &self.inner;
         let mut attached = inner.tier.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,6 +136,23 @@ impl Cache {
             return Err(Error::new(ErrorKind::Timeout, "no load ended in time"));
         }
         Ok(progress.into())
+    }
+
+    /// Returns a follower's next report for its leader, which says how loads went; empty: there is
+    /// nothing to report. Send it: each load is in one report.
+    pub fn report_loads(&self) -> Result<Vec<u8>> {
+        let inner = &self.inner;
+        bytes(|to, capacity, size| {
+            invoke!(inner.api, cache_report_loads(inner.pointer(), to.cast(), capacity, size))
+        })
+    }
+
+    /// Takes a report of a follower of this leader.
+    pub fn take_report(&self, report: &[u8]) -> Result<()> {
+        let inner = &self.inner;
+        let (at, size) = (first(report).cast(), report.len() as u64);
+        invoke!(inner.api, cache_take_report(inner.pointer(), at, size))?;
+        Ok(())
     }
 
     /// Returns what was loaded and written since the tier was attached.

@@ -19,6 +19,7 @@ const WRITES: AttachOptions = AttachOptions {
     max_load_bytes: 0,
     max_write_bytes: 0,
     max_told_blocks: 0,
+    followers: 0,
 };
 
 fn open(served: &Served, store: &str, settings: &[(&str, &str)]) -> Tier {
