@@ -37,10 +37,10 @@ Status check_host_prefixes(const quire_cache_desc &desc) {
             QUIRE_E_ARG,
             "flags: QUIRE_CACHE_HOST_PREFIXES, but QUIRE_CACHE_NO_PREFIX publishes nothing");
     }
-    if ((desc.flags & (QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER)) != 0) {
-        return fail(QUIRE_E_UNSUPPORTED,
-                    "flags: QUIRE_CACHE_HOST_PREFIXES is not built for caches that lead or follow "
-                    "others");
+    if ((desc.flags & QUIRE_CACHE_FOLLOWER) != 0) {
+        return fail(QUIRE_E_ARG,
+                    "flags: a follower copies blocks as its leader's log says; set "
+                    "QUIRE_CACHE_HOST_PREFIXES on the leader");
     }
     return Status{};
 }

@@ -316,8 +316,8 @@ TEST(HostPrefix, what_cannot_be_is_refused) {
     refused({.blocks = 4, .flags = QUIRE_CACHE_HOST_PREFIXES}, QUIRE_E_ARG, "host tier");
     refused({.blocks = 4, .host_blocks = 4, .flags = QUIRE_CACHE_NO_PREFIX}, QUIRE_E_ARG,
             "QUIRE_CACHE_NO_PREFIX");
-    refused({.blocks = 4, .host_blocks = 4, .flags = QUIRE_CACHE_LOG}, QUIRE_E_UNSUPPORTED,
-            "lead or follow");
+    refused({.blocks = 4, .host_blocks = 4, .flags = QUIRE_CACHE_FOLLOWER}, QUIRE_E_ARG,
+            "set QUIRE_CACHE_HOST_PREFIXES on the leader");
     refused({.blocks = 4, .host_blocks = 4, .groups = {group_of(QUIRE_GROUP_WINDOW, 8)}},
             QUIRE_E_UNSUPPORTED, "full attention");
 }

@@ -70,6 +70,7 @@ class RankSchedule {
         shape.host_blocks = 6 + seed % 37;
         shape.window = seed % 7 == 0 ? 20 : 0;
         if (seed % splits.size() > 1 && shape.window == 0) shape.layers = 3;
+        if (seed / 4 % 3 == 0) shape.leader_flags |= QUIRE_CACHE_HOST_PREFIXES;
         return shape;
     }
     uint32_t below(size_t n) { return static_cast<uint32_t>(random_() % n); }

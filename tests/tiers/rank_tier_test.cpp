@@ -92,6 +92,57 @@ TEST(RankTierRules, terms_are_explained) {
     EXPECT_EQ(size, 0u);
 }
 
+// Blocks that the leader's device evicts live on in the host tier of every rank, and come back.
+TEST(RankTierRules, prefixes_live_on_in_the_host_tier_of_every_rank) {
+    Ranks r({.ranks = kByHeads,
+             .blocks = 17,
+             .host_blocks = 40,
+             .leader_flags = QUIRE_CACHE_AUDIT | QUIRE_CACHE_HOST_PREFIXES});
+    for (uint32_t round = 0; round < 3; ++round) {
+        for (uint32_t i = 0; i < 6; ++i) {
+            quire_seq seq = r.create();
+            const quire_step_result result = r.run(seq, rank_prompt(i, 6 * kSize + 1), 0);
+            EXPECT_EQ(result.hit_tokens, round == 0 ? 0 : 6 * kSize);
+            EXPECT_EQ(r.wrong_rows(), 0u);
+            r.end(seq);
+        }
+        if (round == 1) r.follower().migrate(QUIRE_MIGRATE_COPY_HOST_TIER);
+    }
+    auto stats = described<quire_cache_stats>();
+    EXPECT_EQ(r.api.cache_get_stats(r.leader().cache, &stats, &r.error), QUIRE_OK);
+    EXPECT_GT(stats.blocks_promoted, 20u);
+    auto desc = described<quire_cache_desc>();
+    auto group = described<quire_group_desc>();
+    group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
+    desc.groups = &group;
+    desc.group_count = 1;
+    desc.group_stride = sizeof group;
+    desc.blocks = desc.host_blocks = 8;
+    desc.flags = QUIRE_CACHE_FOLLOWER | QUIRE_CACHE_HOST_PREFIXES;
+    quire_cache *none = nullptr;
+    EXPECT_EQ(r.api.cache_create(r.instance, &desc, &none, &r.error), QUIRE_E_ARG);
+    EXPECT_NE(std::string(r.error.message).find("set QUIRE_CACHE_HOST_PREFIXES on the leader"),
+              std::string::npos)
+        << r.error.message;
+}
+
+// What only the host tier has is written from there.
+TEST(RankTierRules, blocks_of_the_host_tier_are_written_by_every_rank) {
+    Ranks r({.ranks = kByHeads,
+             .blocks = 17,
+             .host_blocks = 40,
+             .leader_flags = QUIRE_CACHE_AUDIT | QUIRE_CACHE_HOST_PREFIXES});
+    r.attach_all(QUIRE_TIER_WRITE_BACK);
+    for (uint32_t i = 0; i < 5; ++i) r.compute(rank_prompt(i, 6 * kSize + 1));
+    r.settle();
+    r.detach_all();
+    for (const auto &rank : r.ranks) {
+        uint64_t values = 0;
+        EXPECT_EQ(r.wrong_values(rank.get(), &values), 0u);
+        EXPECT_EQ(values, 30u) << rank->number;
+    }
+}
+
 TEST(RankTierRules, a_rank_keeps_one_rectangle) {
     // Layer 0 of head 0 and layer 1 of head 1.
     Ranks r({.ranks = {{{0, 1, 0, 1}, {1, 1, 1, 1}}, {{0, 1, 1, 1}, {1, 1, 0, 1}}}});

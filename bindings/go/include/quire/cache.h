@@ -165,7 +165,7 @@ enum {
      * tier, never in both, so together they hold as much as one pool of both sizes, less one block
      * of the host tier, which stays free for such exchanges. What was released longest ago is lost
      * first, and also when a swap needs its room. Needs a host tier and a group with full
-     * attention; not for leaders and followers. */
+     * attention. Not for a follower, whose leader decides. */
     QUIRE_CACHE_HOST_PREFIXES = 1 << 9,
     /* All groups take their blocks from one pool, as in vLLM's hybrid layout: a block id means one
      * block, whichever group holds it, and block 0 is the null block of all. `blocks` of the cache
