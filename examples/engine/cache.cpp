@@ -323,7 +323,7 @@ quire_seq Cache::restore_sequence(const std::string &path, const Fingerprint &fi
 }
 
 void Cache::attach_tier(const std::string &store, std::span<const std::string> settings,
-                        uint32_t write, const Fingerprint &fingerprint) {
+                        uint32_t write, const Fingerprint &fingerprint, uint32_t followers) {
     std::vector<std::pair<std::string, std::string>> parts;
     for (const std::string &setting : settings) {
         const size_t equals = setting.find('=');
@@ -346,6 +346,7 @@ void Cache::attach_tier(const std::string &store, std::span<const std::string> s
     auto below = described<quire_cache_tier_desc>();
     std::copy(fingerprint.begin(), fingerprint.end(), below.fingerprint);
     below.write = write;
+    below.followers = followers;
     call(api_.cache_attach_tier, cache_.get(), tier, &below);
     is_attached_ = true;
 }
@@ -372,6 +373,25 @@ std::optional<quire_cache_tier_stats> Cache::detach_tier() {
 void Cache::wait_for_load() {
     call(api_.cache_load_wait, cache_.get(), UINT64_MAX,
          static_cast<quire_cache_tier_progress *>(nullptr));
+}
+
+std::vector<uint8_t> Cache::report_loads(bool waits) {
+    auto progress = described<quire_cache_tier_progress>();
+    do {
+        if (is_attached_) {
+            call(api_.cache_poll_tier, cache_.get(), &progress);
+        }
+    } while (waits && progress.loads_running != 0);
+    std::vector<uint8_t> report(4096);  // of all loads that there can be
+    uint64_t size_bytes = 0;
+    call(api_.cache_report_loads, cache_.get(), report.data(), uint64_t{report.size()},
+         &size_bytes);
+    report.resize(size_bytes);
+    return report;
+}
+
+void Cache::take_report(std::span<const uint8_t> report) {
+    call(api_.cache_take_report, cache_.get(), report.data(), uint64_t{report.size()});
 }
 
 std::optional<Moved> Cache::migrate(const CacheTarget &target) {

@@ -113,11 +113,14 @@ class Cache {
     quire_seq restore_sequence(const std::string &path, const Fingerprint &fingerprint);
 
     // Puts a store below the cache; settings are NAME=VALUE, write is QUIRE_TIER_WRITE_*. Items may
-    // load from it then.
+    // load from it then. followers: of a leader.
     void attach_tier(const std::string &store, std::span<const std::string> settings,
-                     uint32_t write, const Fingerprint &fingerprint);
+                     uint32_t write, const Fingerprint &fingerprint, uint32_t followers);
     // Brings what waits to the store, and takes it away. Returns what it did; nothing without one.
     std::optional<quire_cache_tier_stats> detach_tier();
+    // Of a follower: its next report of loads, once they have ended if it `waits`.
+    std::vector<uint8_t> report_loads(bool waits);
+    void take_report(std::span<const uint8_t> report);
     bool has_tier() const { return is_attached_; }
     // Waits until a load ends.
     void wait_for_load();

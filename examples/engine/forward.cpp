@@ -30,6 +30,17 @@ void Forward::announce(const Step &step, std::span<const ForwardRow> rows) {
     others_->send_step(told);
 }
 
+void Forward::take_reports(bool waits) {
+    if (others_ == nullptr) {
+        return;
+    }
+    for (const std::vector<uint8_t> &report : others_->collect_reports(waits)) {
+        if (!report.empty()) {
+            cache_.take_report(report);
+        }
+    }
+}
+
 void Forward::drop_log_if_asked() {
     if (others_ == nullptr || !others_->drops_next_log()) {
         return;

@@ -44,6 +44,11 @@ class Forward {
     // At rank 0: announces the committed step to the other ranks, which compute its rows too.
     void announce(const Step &step, std::span<const ForwardRow> rows);
 
+    // At rank 0: gives the cache what the other ranks report of their loads; `waits`: once these
+    // have ended.
+    void take_reports(bool waits);
+    bool leads() const { return others_ != nullptr; }
+
     // Test aid: when it is due, makes a step whose log is not sent.
     void drop_log_if_asked();
 

@@ -233,17 +233,38 @@ std::vector<HeadRange> rank_heads(const Options &options, const ModelConfig &con
     return ranges;
 }
 
+// Puts the rank's own store below its cache: "{rank}" in an option stands for its number.
+void attach_tier(const Options &options, const Model &model, uint32_t rank, Cache &cache) {
+    if (options.tier.empty()) {
+        return;
+    }
+    std::vector<std::string> settings = options.tier_options;
+    constexpr std::string_view kRank = "{rank}";
+    for (std::string &setting : settings) {
+        if (const size_t at = setting.find(kRank); at != std::string::npos) {
+            setting.replace(at, kRank.size(), std::to_string(rank));
+        }
+    }
+    const uint32_t followers = options.processes && rank == 0 ? options.tp - 1 : 0;
+    cache.attach_tier(options.tier, settings, options.tier_write, fingerprint_of(model), followers);
+}
+
 // The main loop of another rank: applies the leader's logs and computes its heads until the leader
 // ends.
-int follow(const Model &model, CacheOptions cache_options, const std::vector<HeadRange> &ranges,
-           uint32_t rank, Ranks &leader) {
+int follow(const Options &options, const Model &model, CacheOptions cache_options,
+           const std::vector<HeadRange> &ranges, uint32_t rank, Ranks &leader) {
     try {
         cache_options.shards = {ranges[rank]};
         cache_options.flags = QUIRE_CACHE_FOLLOWER;
         Cache cache(load_library(), cache_options);
+        attach_tier(options, model, rank, cache);
         Forward forward(model, cache, Fault::none, &leader, ranges);
         RankStep told;
         while (leader.receive_step(told)) {
+            if (told.log.empty()) {
+                leader.send_report(cache.report_loads(told.waits));
+                continue;
+            }
             Step step(cache, told.log);
             std::vector<ForwardRow> rows;
             size_t first = 0;
@@ -258,6 +279,7 @@ int follow(const Model &model, CacheOptions cache_options, const std::vector<Hea
             }
             step.finish();
         }
+        cache.detach_tier();
         return 0;
     } catch (const std::exception &failure) {
         std::fprintf(stderr, "quire-engine: rank %u: %s\n", rank, failure.what());
@@ -281,7 +303,8 @@ SchedulerOptions scheduler_options(const Options &options, const ModelConfig &co
             .pool_blocks = smallest_pool(options),
             .max_text_tokens = config.seq_len,
             .preempt = options.preempt,
-            .seed = options.seed};
+            .seed = options.seed,
+            .may_load = !options.tier.empty()};
 }
 
 std::optional<Comparison> dense_comparison(const Options &options, const Model &model,
@@ -317,20 +340,18 @@ void print_texts(const Scheduler &scheduler, const Tokenizer &tokenizer, const R
     std::fflush(stdout);
 }
 
-void attach_tier(const Options &options, const Model &model, Cache &cache,
-                 SchedulerOptions &scheduling) {
-    scheduling.may_load = !options.tier.empty();
-    if (scheduling.may_load) {
-        cache.attach_tier(options.tier, options.tier_options, options.tier_write,
-                          fingerprint_of(model));
-    }
-}
-
-void end_tier(const Options &options, Cache &cache) {
+// What the detach of a leader's store writes, its followers learn from one more log.
+void end_tier(const Options &options, Cache &cache, Forward &forward) {
     if (options.check) {
         cache.check();
     }
     if (const auto stats = cache.detach_tier()) {
+        if (forward.leads()) {
+            Step last(cache, 0, {}, {});
+            last.commit();
+            forward.announce(last, {});
+            last.finish();
+        }
         std::fprintf(stderr, "the store gave %llu tokens and took %llu blocks\n",
                      static_cast<unsigned long long>(stats->tokens_loaded),
                      static_cast<unsigned long long>(stats->blocks_written));
@@ -413,7 +434,7 @@ int run(const Options &options) {
     std::optional<Ranks> others;
     if (options.processes) {
         const auto be_follower = [&](uint32_t rank, Ranks &leader) {
-            return follow(model, own, ranges, rank, leader);
+            return follow(options, model, own, ranges, rank, leader);
         };
         others.emplace(Ranks::lead(options.tp, options.log_fault, be_follower));
         own.flags |= QUIRE_CACHE_LOG;
@@ -429,7 +450,7 @@ int run(const Options &options) {
     Forward forward(model, cache, options.fault, others ? &*others : nullptr, ranges);
     std::optional<Comparison> comparison = dense_comparison(options, model, requests);
     SchedulerOptions scheduling = scheduler_options(options, config);
-    attach_tier(options, model, cache, scheduling);
+    attach_tier(options, model, 0, cache);
     KeptText kept(options, model);
     kept.join(scheduling, requests, cache);
     join_hand_over(options, model, own, requests, scheduling, cache);
@@ -444,7 +465,7 @@ int run(const Options &options) {
     progress.finish(scheduler);
     migrations.finish();
     expect_no_repeats(scheduler.totals());
-    end_tier(options, cache);
+    end_tier(options, cache, forward);
     if (!options.calibrate.empty()) {
         write_file(options.calibrate, cache.calibration());
     }

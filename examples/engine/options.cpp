@@ -166,11 +166,9 @@ void check_tier(const Options &options) {
     if (options.tier.empty()) {
         return;
     }
-    if (options.host_bytes == 0 || options.processes) {
-        throw CLI::ValidationError(
-            "--tier",
-            "loads pass through host memory, of one process: give --host-bytes above 0, "
-            "and leave out --processes");
+    if (options.host_bytes == 0) {
+        throw CLI::ValidationError("--tier",
+                                   "loads pass through host memory: give --host-bytes above 0");
     }
     for (const std::string &one : options.tier_options) {
         if (one.find('=') == std::string::npos) {
@@ -236,7 +234,8 @@ void add_tier_options(CLI::App &app, Options &options) {
                                 "the store, as disk, that cached prefixes are written to and "
                                 "loaded from");
     app.add_option("--tier-option", options.tier_options,
-                   "a setting of the store, as directory=/var/cache/quire; may be repeated")
+                   "a setting of the store, as directory=/var/cache/quire; may be repeated; with "
+                   "--processes {rank} in it is the number of the process, whose store it is")
         ->needs(tier);
     app.add_option("--tier-write", options.tier_write,
                    "which blocks are written: all (through), those found once (selective), or "

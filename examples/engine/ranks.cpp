@@ -25,6 +25,7 @@ struct StepSizes {
     uint64_t log_bytes = 0;
     uint64_t row_count = 0;
     uint64_t token_count = 0;
+    uint64_t waits = 0;
 };
 
 // Copies rows of `count` floats each, `stride` apart in `all` and dense in `part`.
@@ -171,7 +172,7 @@ void Ranks::send_step(const RankStep &step) {
         log = previous_log_;
     }
     previous_log_ = log;
-    const StepSizes sizes{log.size(), step.rows.size(), step.tokens.size()};
+    const StepSizes sizes{log.size(), step.rows.size(), step.tokens.size(), 0};
     for (Peer &peer : peers_) {
         peer.channel.send(&sizes, sizeof sizes);
         peer.channel.send(std::span<const uint8_t>(log));
@@ -187,6 +188,7 @@ bool Ranks::receive_step(RankStep &step) {
     }
     StepSizes sizes;
     leader.receive(&sizes, sizeof sizes);
+    step.waits = sizes.waits != 0;
     step.log.resize(sizes.log_bytes);
     step.rows.resize(sizes.row_count);
     step.tokens.resize(sizes.token_count);
@@ -194,6 +196,28 @@ bool Ranks::receive_step(RankStep &step) {
     leader.receive(std::span<RankRow>(step.rows));
     leader.receive(std::span<uint32_t>(step.tokens));
     return true;
+}
+
+std::vector<std::vector<uint8_t>> Ranks::collect_reports(bool waits) {
+    const StepSizes asks{0, 0, 0, waits ? 1U : 0U};
+    for (Peer &peer : peers_) {
+        peer.channel.send(&asks, sizeof asks);
+    }
+    std::vector<std::vector<uint8_t>> reports;
+    for (Peer &peer : peers_) {
+        uint64_t size_bytes = 0;
+        peer.channel.receive(&size_bytes, sizeof size_bytes);
+        reports.emplace_back(size_bytes);
+        peer.channel.receive(std::span<uint8_t>(reports.back()));
+    }
+    return reports;
+}
+
+void Ranks::send_report(std::span<const uint8_t> report) {
+    const uint64_t size_bytes = report.size();
+    Channel &leader = peers_.front().channel;
+    leader.send(&size_bytes, sizeof size_bytes);
+    leader.send(report);
 }
 
 void Ranks::gather(std::span<float> all, std::span<const HeadRange> ranges, size_t head_dim) {

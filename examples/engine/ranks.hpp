@@ -76,6 +76,7 @@ struct RankStep {
     std::vector<uint8_t> log;
     std::vector<RankRow> rows;
     std::vector<uint32_t> tokens;  // of all rows, row after row
+    bool waits = false;            // of a report: for loads to end
 };
 
 // Test aids: what happens to one of the leader's logs.
@@ -100,8 +101,12 @@ class Ranks {
     void send_step(const RankStep &step);
     // Test aid: true if the leader must now make a log that is not sent.
     bool drops_next_log() const { return fault_ == LogFault::drop && sent_ == kFaultyStep - 1; }
-    // At the others. False when the leader has ended.
+    // At the others. False when the leader has ended. A step without a log is none: the leader asks
+    // for a report, which send_report() answers.
     bool receive_step(RankStep &step);
+    // At rank 0: what the others report of their loads; `waits`: once these have ended.
+    std::vector<std::vector<uint8_t>> collect_reports(bool waits);
+    void send_report(std::span<const uint8_t> report);
 
     // Puts the heads of all ranks side by side in `all`, [token][q_heads][head_dim], which already
     // holds those of this rank. ranges: of all ranks.

@@ -67,7 +67,9 @@ bool Scheduler::step() {
     }
     ++totals_.steps;
     if (plan.rows.empty() && !preempted) {
-        if (is_loading_) {
+        if (is_loading_ && forward_.leads()) {
+            wait_for_load_of_ranks(step);
+        } else if (is_loading_) {
             cache_.wait_for_load();
         } else {
             wait_for_arrivals();
@@ -81,8 +83,20 @@ bool Scheduler::step() {
     const std::span<const float> logits =
         rows.empty() ? std::span<const float>{} : forward_.run(rows);
     step.finish();
+    if (is_loading_) {
+        forward_.take_reports(false);
+    }
     sample(plan, logits);
     return true;
+}
+
+// The other ranks learn from the step's log what to load.
+void Scheduler::wait_for_load_of_ranks(Step &step) {
+    step.commit();
+    forward_.announce(step, {});
+    step.finish();
+    forward_.take_reports(true);
+    cache_.wait_for_load();
 }
 
 void Scheduler::arrive() {
@@ -129,7 +143,7 @@ bool Scheduler::append_item(Plan &plan, Text &text) const {
 void Scheduler::take_result(Plan &plan, Text &text, const quire_step_result &result) {
     if (result.outcome != QUIRE_ITEM_RUN) {
         blocks_short_ = result.blocks_short;
-        is_loading_ = result.outcome == QUIRE_ITEM_LOADING;
+        is_loading_ |= result.outcome == QUIRE_ITEM_LOADING;
         return;
     }
     if (text.computed > result.first_position) {

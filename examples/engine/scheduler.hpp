@@ -117,6 +117,7 @@ class Scheduler {
     void admit(Plan &plan, Step &step);
     void start_running(Text &text);
     void wait_for_arrivals() const;
+    void wait_for_load_of_ranks(Step &step);
     void observe(const Plan &plan);
     std::vector<ForwardRow> forward_rows(const Plan &plan) const;
     void sample(const Plan &plan, std::span<const float> logits);

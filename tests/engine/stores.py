@@ -42,6 +42,31 @@ def golden_story_through_the_disk(engine):
         expect(given(second) >= 64, second.stderr.decode())
 
 
+def golden_story_through_the_disks_of_ranks(engine):
+    """The same by two processes, each with the heads that it holds and a store of its own."""
+    golden = engine.golden()
+    beginning = golden[:400].decode()
+    with tempfile.TemporaryDirectory() as folder:
+        how = ["--tp", "2", "--processes", "--block-tokens", "4", "--pool-blocks", "66", "--tier",
+               "disk", "--tier-option", "capacity=256MiB", "--tier-option",
+               f"directory={pathlib.Path(folder, 'store-{rank}')}"]
+        first = engine.story(*how)
+        expect(first.stdout == golden and given(first) == 0, "the first run differs")
+        expect(sorted(path.name for path in pathlib.Path(folder).iterdir()) ==
+               ["store-0", "store-1"], "each rank has a store")
+        second = engine.run(*engine.trained(), "--prompt", beginning, "--steps", "256", *how)
+        expect(len(second.stdout) > 100 and golden.endswith(second.stdout),
+               f"the second run tells another story: {second.stdout}")
+        expect(given(second) >= 64, second.stderr.decode())
+        # A rank whose store is gone computes everything again, and so do the others.
+        for file in pathlib.Path(folder, "store-1").iterdir():
+            file.unlink()
+        third = engine.run(*engine.trained(), "--prompt", beginning, "--steps", "256", *how)
+        expect(third.stdout == second.stdout and given(third) == 0, third.stderr.decode())
+        fourth = engine.run(*engine.trained(), "--prompt", beginning, "--steps", "256", *how)
+        expect(fourth.stdout == second.stdout and given(fourth) >= 64, fourth.stderr.decode())
+
+
 def workload_after_a_restart(engine):
     """Every text equals a dense run, and almost all of the prompts come from the disk."""
     with tempfile.TemporaryDirectory() as folder:
@@ -107,7 +132,8 @@ def mistakes_about_tiers_are_explained(engine):
 
 
 LISTS = {
-    "--list": [golden_story_through_the_disk, workload_after_a_restart,
+    "--list": [golden_story_through_the_disk, golden_story_through_the_disks_of_ranks,
+               workload_after_a_restart,
                workload_that_is_written_as_it_is_evicted, kills_cost_hits_and_no_text,
                mistakes_about_tiers_are_explained],
 }

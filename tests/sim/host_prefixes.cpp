@@ -323,11 +323,8 @@ void World::check_host_refusals(const quire_cache_desc &good) {
         if (!tolerate("host-refused")) fail("host-refused", "%s: it is not refused", what);
     };
     quire_cache_desc desc = good;
-    desc.flags |= QUIRE_CACHE_LOG;
-    refuse("quire_cache_create of a leader", desc, QUIRE_E_UNSUPPORTED);
-    desc = good;
     desc.flags = QUIRE_CACHE_FIXED_HASH | QUIRE_CACHE_FOLLOWER | QUIRE_CACHE_HOST_PREFIXES;
-    refuse("quire_cache_create of a follower", desc, QUIRE_E_UNSUPPORTED);
+    refuse("quire_cache_create of a follower", desc, QUIRE_E_ARG);
     desc = good;
     desc.flags |= QUIRE_CACHE_NO_PREFIX;
     refuse("quire_cache_create without prefixes", desc, QUIRE_E_ARG);
