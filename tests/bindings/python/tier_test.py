@@ -97,6 +97,65 @@ class Tiers(unittest.TestCase):
         with self.assertRaises(quire.ArgumentError):
             cache.poll_tier()
 
+    def test_a_follower_reports_its_loads(self):
+        group = quire.Group(layers=1, kv_heads=1, head_dim=8, dtype=quire.DType.F32)
+        queues, caches = [], []
+        for flags in (quire.CacheFlags.LOG, quire.CacheFlags.FOLLOWER):
+            device = quire.Device(self.instance, "cpu")
+            self.addCleanup(device.close)
+            queues.append(quire.Queue(device))
+            self.addCleanup(queues[-1].close)
+            tier = quire.Tier(self.instance, "memory")
+            self.addCleanup(tier.close)
+            caches.append(quire.Cache(self.instance, [group], [device], blocks=9,
+                                      host_bytes=1 << 20, flags=flags))
+            self.addCleanup(caches[-1].close)
+            caches[-1].attach_tier(tier, fingerprint=b"model", load_timeout=60,
+                                   followers=len(caches) % 2)
+        leader, follower = caches
+
+        def step(items):
+            with leader.begin(items, queue=queues[0]) as own:
+                own.commit()
+                with follower.apply_log(own.log(), queue=queues[1]) as followed:
+                    followed.finish()
+                results = [result.copy() for result in own.results]
+                own.finish()
+            for queue in queues:
+                queue.sync()
+            return results
+
+        def run(tokens):
+            sequence = leader.sequence()
+            item = quire.Item(sequence, tokens, may_load=True)
+            result = step([item])[0]
+            while result["outcome"] == quire.LOADING:
+                follower.wait_load(timeout=60)
+                report = follower.report_loads()
+                leader.take_report(report)
+                with self.assertRaises(quire.ArgumentError):
+                    leader.take_report(report)
+                leader.wait_load(timeout=60)
+                result = step([item])[0]
+            sequence.end()
+            for cache in caches:
+                while cache.poll_tier().blocks_queued != 0:
+                    pass
+                step([])
+            return int(result["hit_tokens"])
+
+        prompt = list(range(70))
+        self.assertEqual(run(prompt), 0)
+        self.assertEqual(run(list(range(100, 100 + 8 * 16))), 0)
+        self.assertEqual(run(prompt), 64)
+        self.assertEqual(leader.tier_stats.loads_used, 1)
+        self.assertGreater(follower.tier_stats.bytes_loaded, 0)
+        self.assertEqual(follower.report_loads(), b"")
+        with self.assertRaises(quire.UnsupportedError):
+            leader.report_loads()
+        for cache in caches:
+            cache.detach_tier(timeout=60)
+
     def test_many_records_are_listed(self):
         with quire.Tier(self.instance, "memory") as tier:
             labels = [label(number, fingerprint=b"f" * 32) for number in range(200)]
