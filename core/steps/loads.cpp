@@ -89,6 +89,8 @@ void Loads::note_end(uint64_t serial, uint32_t length) {
 }
 
 Load *Loads::next_untold(uint64_t serial) {
+    if (count_ == 0) [[likely]]
+        return nullptr;
     Load *next = nullptr;
     for (Load &load : slots_) {
         const bool is_due = load.handle != 0 && !load.is_told && load.unreported != 0;

@@ -181,7 +181,8 @@ QUIRE_EXPORT quire_status quire_cache_detach_tier_wait(quire_cache *cache, uint6
 QUIRE_EXPORT quire_status quire_cache_poll_tier(quire_cache *cache,
                                                 quire_cache_tier_progress *progress,
                                                 quire_error *error);
-/* Waits until a load ends; returns at once if none is running. progress may be NULL.
+/* Waits until a load ends; returns at once if none is running. progress may be NULL. A leader's
+ * load ends only with the followers' reports: take them before, or on another thread.
  * Returns  QUIRE_S_TIMEOUT  none ended in time.
  * Errors   as quire_cache_poll_tier.
  * Time     what the store takes. */
