@@ -151,10 +151,10 @@ class Cache {
         if (applied.ok()) parts_.follower_tier.progress(CacheTier::kStepBytes);
         return applied;
     }
-    // Of a follower: what became of loads since the last report.
+    // A follower says what became of loads since its last report.
     Status report_loads(uint8_t *buffer, uint64_t capacity, uint64_t *size_bytes,
                         quire_error *error);
-    // Of a leader: takes a follower's report.
+    // A leader takes a follower's report.
     Status take_report(const uint8_t *bytes, uint64_t size_bytes, quire_error *error);
     Status events(bool restarts, EventSink *sink, bool *has_more) {
         return parts_.announcer.read(restarts, sink, has_more);

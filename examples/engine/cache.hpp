@@ -118,7 +118,7 @@ class Cache {
                      uint32_t write, const Fingerprint &fingerprint, uint32_t followers);
     // Brings what waits to the store, and takes it away. Returns what it did; nothing without one.
     std::optional<quire_cache_tier_stats> detach_tier();
-    // Of a follower: its next report of loads, once they have ended if it `waits`.
+    // A follower's next report of loads, once they have ended if it `waits`.
     std::vector<uint8_t> report_loads(bool waits);
     void take_report(std::span<const uint8_t> report);
     bool has_tier() const { return is_attached_; }

@@ -91,7 +91,7 @@ typedef struct quire_cache_tier_desc {
      * told as removed. 0 = 65,536. Each takes about 100 bytes and its tokens, from the attachment
      * on, in a cache with QUIRE_CACHE_EVENTS. */
     uint64_t max_told_blocks;
-    /* Of a leader (log.h): how many followers apply its logs, 1 to 63. 0 for all other caches. */
+    /* How many followers apply the logs of a leader (log.h), 1 to 63. 0 for all other caches. */
     uint32_t followers;
     uint32_t reserved0;
 } quire_cache_tier_desc;

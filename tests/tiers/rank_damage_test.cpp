@@ -200,7 +200,7 @@ TEST_F(RankDamage, a_damaged_report_is_refused) {
             << one.what << ": " << r.error.message;
     }
     EXPECT_EQ(state_of(r.leader()), before);
-    // Of a load that there is not: taken, and nothing comes of it. So are those after a gap.
+    // A report of an unknown load is taken, and nothing comes of it. So is one after a gap.
     EXPECT_EQ(take(with(report, 56, 0x7777, quire::fuzz::kReportSeal)), QUIRE_OK);
     EXPECT_EQ(r.leader().poll().loads_running, 1u);
     EXPECT_EQ(take(report), QUIRE_E_ARG);

@@ -11,7 +11,7 @@ using namespace quire::test;
 
 constexpr uint32_t kSize = Rank::kBlockTokens;
 
-// Of a follower whose queue is held until the test lets it go.
+// A follower whose queue is held until the test lets it go.
 class HeldRank : public testing::Test {
  protected:
     HeldRank() {
