@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sglang_slots: SGLang's slots as pages, and pages as slots.
+
+Slot s is token s % page_size of page s // page_size: nothing is looked up. Only a tree that SGLang
+makes without a pool, to simulate one, names values that are no slots; those are kept beside the
+pages.
+
+Threads: one, SGLang's scheduler.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch  # type: ignore[import-not-found, unused-ignore]
+
+from .lease import ID
+
+
+def host_array(value: Any) -> Any:
+    """A tensor of SGLang's as an array of int64. One on a device is copied, which waits for it."""
+    array = value.numpy() if value.device.type == "cpu" else value.cpu().numpy()
+    return array if array.dtype == np.int64 else array.astype(np.int64)
+
+
+class Slots:
+    """The slots of a pool's pages.
+
+    device  where SGLang keeps its indices
+    """
+
+    def __init__(self, page_size: int, device: Any):
+        self.page_size = page_size
+        self._shift = page_size.bit_length() - 1
+        self._offsets = np.arange(page_size, dtype=np.int64)
+        self._on_cpu = torch.device(device).type == "cpu"
+        self._device = device
+
+    def pages(self, value: Any) -> Any:
+        """The pages of whole pages' slots.
+
+        Errors: ValueError, the slots are not those of whole pages in order.
+        """
+        slots = host_array(value)
+        if self.page_size == 1:
+            first = slots
+        else:
+            rows = slots.reshape(-1, self.page_size)
+            first = rows[:, 0]
+            if (rows - first[:, None] != self._offsets).any() or (
+                    first & (self.page_size - 1)).any():
+                raise ValueError(f"the slots are not whole pages of {self.page_size} in order")
+        if ((first >> self._shift + 31) != 0).any():
+            raise ValueError("a slot is negative, or past any pool")
+        return (first >> self._shift).astype(ID)
+
+    def slots(self, pages: Any) -> Any:
+        """The slots of pages, as a tensor of int64 on SGLang's device."""
+        wide = pages.astype(np.int64)
+        if self.page_size != 1:
+            wide = ((wide << self._shift)[:, None] + self._offsets).reshape(-1)
+        tensor = torch.from_numpy(wide)
+        return tensor if self._on_cpu else tensor.to(self._device, non_blocking=True)
+
+
+class Values(Slots):
+    """Any numbers in place of slots, for a tree without a pool."""
+
+    def __init__(self, page_size: int, device: Any, pages: int):
+        super().__init__(page_size, device)
+        self._values = np.zeros((pages + 1, page_size), np.int64)
+        self._is_used = np.zeros(pages + 1, bool)
+
+    def keep(self, pages: Any, value: Any) -> None:
+        """These pages have these values from now on."""
+        self._values[pages] = host_array(value).reshape(-1, self.page_size)
+        self._is_used[pages] = True
+
+    def drop(self, pages: Any) -> None:
+        """These pages have no values any more."""
+        self._is_used[pages] = False
+
+    def pages_in_use(self) -> Any:
+        """The pages that have values, in ascending order."""
+        return np.flatnonzero(self._is_used).astype(ID)
+
+    def slots(self, pages: Any) -> Any:
+        return torch.from_numpy(self._values[pages].reshape(-1)).to(self._device)

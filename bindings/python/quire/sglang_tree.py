@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sglang_tree: SGLang's radix tree as published blocks of a cache.
+
+A node is a place where a match or an insertion ended: the path of pages from the root to it. Quire
+finds the pages, compares their tokens, holds those that are locked and decides what is evicted, so
+a node has no tokens, and nothing has to be split.
+
+Every page of SGLang's pool that is not in the tree is held by the engine's lease: SGLang's
+allocator keeps the list of those that are free, and requests have the others. An insertion
+publishes pages and lets go of them; an eviction gives them back to the engine's lease. So the
+numbers are the same on both sides, and a page that the engine has not taken cannot be inserted.
+
+Invariants: (1) a page is held by the engine's lease, or is in the tree; (2) a page of the tree was
+used no later than the page before it, because paths are given back and touched from their ends on,
+so a page is evicted after all that follow it.
+
+Threads: one, SGLang's scheduler.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from . import errors
+from .elements import TOKEN, UNKNOWN
+from .lease import ID, Match
+from .sglang_blocks import Blocks, Space
+from .sglang_slots import Slots, Values
+
+_ENGINE: Space = (None, None)
+_NO_PAGES = np.empty(0, ID)
+
+
+class Node:
+    """A place in the tree.
+
+    pages   from the root to here
+    length  tokens
+    id      a number that no other node has had
+    """
+
+    __slots__ = ("space", "pages", "length", "id", "alive")
+
+    def __init__(self, space: Space, pages: Any, length: int, number: int):
+        self.space = space
+        self.pages = pages
+        self.length = length
+        self.id = number
+        self.alive = True
+
+    def __repr__(self) -> str:
+        return f"<quire node {self.id}: {self.length} tokens>"
+
+
+def read_tokens(ids: Any, count: int) -> Any:
+    """The first `count` token ids of an array, or of a list, as the library takes them.
+
+    Errors: ValueError, a number is no token id.
+    """
+    if type(ids) is list:
+        wide = np.array(ids[:count], np.int64)
+    else:
+        wide = np.frombuffer(ids, np.int64, count) if count != 0 else np.empty(0, np.int64)
+    halves = wide.view(TOKEN)
+    tokens = halves[::2].copy()
+    if halves[1::2].any() or (tokens == UNKNOWN).any():
+        raise ValueError("a token id is negative, or above 2^32 - 2")
+    return tokens
+
+
+class Tree:
+    """The pages that SGLang's requests can find.
+
+    blocks      of the pool
+    slots       the pool's, or Values for a tree without a pool
+    on_evicted  is called with the pages that an eviction took out of the tree
+    """
+
+    def __init__(self, blocks: Blocks, slots: Slots,
+                 on_evicted: Optional[Callable[[Any], None]] = None):
+        self.blocks = blocks
+        self.slots = slots
+        self.page_size = blocks.page_size
+        self._values = slots if isinstance(slots, Values) else None
+        self._on_evicted = on_evicted
+        self._nodes: Dict[int, Node] = {}  # by their last pages
+        self._made = 0
+        self.root = self._make(_ENGINE, _NO_PAGES)
+        self.count = 0  # pages in the tree
+        self._start()
+
+    def _start(self) -> None:
+        """The engine takes the whole pool."""
+        self._engine = self.blocks.lease(_ENGINE)
+        if self._values is None:
+            step = self.blocks.begin()
+            self.blocks.take(step, self._engine, self.blocks.count)
+            self.blocks.end(step)
+
+    def reset(self) -> None:
+        """Forgets everything, locks included."""
+        for node in self._nodes.values():
+            node.alive = False
+        self._nodes.clear()
+        self.root = self._make(_ENGINE, _NO_PAGES)
+        self.count = 0
+        if self._values is not None:
+            self._values.drop(self._values.pages_in_use())
+        self.blocks.reset()
+        self._start()
+
+    def _make(self, space: Space, pages: Any) -> Node:
+        self._made += 1
+        return Node(space, pages, len(pages) * self.page_size, self._made)
+
+    def node(self, space: Space, pages: Any) -> Node:
+        """The node at the end of these pages, which are in the tree."""
+        if len(pages) == 0:
+            return self.root
+        last = int(pages[-1])
+        node = self._nodes.get(last)
+        if node is None:
+            node = self._nodes[last] = self._make(space, pages)
+        return node
+
+    def nodes(self) -> List[Node]:
+        """The nodes that are in use, without the root."""
+        return list(self._nodes.values())
+
+    # Finding.
+
+    def match(self, space: Space, tokens: Any) -> Node:
+        """The end of the longest prefix of `tokens` that is in the tree; it counts as used now."""
+        if len(tokens) == 0:
+            return self.root
+        return self.node(space, self.blocks.match(self.blocks.lease(space), tokens, Match.TOUCH))
+
+    # Inserting.
+
+    def insert(self, space: Space, tokens: Any, value: Any) -> Tuple[int, Node]:
+        """Inserts whole pages. Returns how many of them were there before, and the end.
+
+        value  their slots, which SGLang's allocator has handed out; where a page was there before,
+            the slots remain the caller's
+
+        Errors: ValueError, a slot is not the engine's to insert. Nothing changed.
+        """
+        if len(tokens) == 0:
+            return 0, self.root
+        lease = self.blocks.lease(space)
+        if self._values is not None:
+            named, there = self._insert_values(self._values, lease, tokens, value)
+        else:
+            pages = self.slots.pages(value)
+            made = self._publish(tokens, pages) if lease == self._engine else None
+            named, there = made or self._insert_beside(lease, tokens, pages)
+        self.count += len(named) - there
+        return there, self.node(space, named)
+
+    def _publish(self, tokens: Any, pages: Any) -> Optional[Tuple[Any, int]]:
+        """Inserts where all pages that were there before are the caller's own, and locked. None:
+        that is not so, and nothing changed."""
+        blocks = self.blocks
+        step = blocks.begin()
+        try:
+            named = blocks.publish(step, self._engine, tokens, pages)
+            if named is None or (named != pages).any():
+                blocks.undo(step)
+                return None
+            there = len(named) - blocks.new_count
+            if there != len(named):
+                blocks.give(step, self._engine, _from_end(named[there:]))
+        except BaseException:
+            blocks.undo(step)
+            raise
+        blocks.end(step)
+        return named, there
+
+    def _insert_beside(self, lease: int, tokens: Any, pages: Any) -> Tuple[Any, int]:
+        """Inserts after pages that may be another request's, or in a space of its own."""
+        step = self.blocks.begin()
+        try:
+            named = self.blocks.match(lease, tokens, Match.PIN, step)
+            there = len(named)
+            if there != len(pages):
+                own = pages[there:]
+                if lease != self._engine:
+                    self._hand_over(step, lease, own)
+                named = self.blocks.publish(step, lease, tokens, np.concatenate((named, own)))
+                if named is None:
+                    raise ValueError("a slot is not one that the allocator has handed out: "
+                                     + self.blocks.why())
+            self.blocks.give(step, lease, _from_end(named))
+        except BaseException:
+            self.blocks.undo(step)
+            raise
+        self.blocks.end(step)
+        return named, there
+
+    def _hand_over(self, step: int, lease: int, pages: Any) -> None:
+        """The engine's lease gives pages to another: nothing else is free, so it gets these."""
+        try:
+            self.blocks.give(step, self._engine, pages)
+        except errors.ArgumentError as why:
+            raise ValueError(f"a slot is not one that the allocator has handed out: {why}") from why
+        self._check_same(self.blocks.take(step, lease, len(pages)), pages)
+
+    def _insert_values(self, values: Values, lease: int, tokens: Any,
+                       value: Any) -> Tuple[Any, int]:
+        step = self.blocks.begin()
+        try:
+            named = self.blocks.match(lease, tokens, Match.PIN, step)
+            there = len(named)
+            more = len(tokens) // self.page_size - there
+            if more != 0:
+                own = self.blocks.take(step, lease, more)
+                if own is None:
+                    raise errors.LimitError(f"a tree without a pool has {self.blocks.count} pages")
+                values.keep(own, value[there * self.page_size:])
+                named = self.blocks.publish(step, lease, tokens, np.concatenate((named, own)))
+            self.blocks.give(step, lease, _from_end(named))
+        except BaseException:
+            self.blocks.undo(step)
+            raise
+        self.blocks.end(step)
+        return named, there
+
+    # Holding.
+
+    def lock(self, node: Node) -> int:
+        """Nothing of the path is evicted until as many unlocks. Returns the change of evictable
+        tokens.
+
+        Errors: StaleError, the node was evicted.
+        """
+        if node is self.root:
+            return 0
+        if not node.alive:
+            raise errors.StaleError(f"{node!r} was evicted before it was locked")
+        return self._hold(node, self.blocks.pin, node.pages)
+
+    def unlock(self, node: Node) -> int:
+        """Takes a lock back. Errors: ArgumentError, the path is not locked."""
+        if node is self.root:
+            return 0
+        return self._hold(node, self.blocks.give, _from_end(node.pages))
+
+    def _hold(self, node: Node, change: Callable[[int, int, Any], None], pages: Any) -> int:
+        blocks = self.blocks
+        before = blocks.evictable
+        step = blocks.begin()
+        try:
+            change(step, blocks.lease(node.space), pages)
+        except BaseException:
+            blocks.undo(step)
+            raise
+        blocks.end(step)
+        return (blocks.evictable - before) * self.page_size
+
+    # Evicting.
+
+    def evict(self, count: int) -> Any:
+        """Takes up to `count` pages out of the tree, the least recently used first, and returns
+        their slots, which are free."""
+        pages = self.blocks.evict(min(count, self.count)) if self.count != 0 else _NO_PAGES
+        if len(pages) == 0:
+            return self.slots.slots(pages)
+        self.count -= len(pages)
+        for page in pages.tolist():
+            node = self._nodes.pop(page, None)
+            if node is not None:
+                node.alive = False
+        if self._values is not None:
+            self._values.drop(pages)
+        else:
+            step = self.blocks.begin()
+            self._check_same(self.blocks.take(step, self._engine, len(pages)), pages)
+            self.blocks.end(step)
+        if self._on_evicted is not None:
+            self._on_evicted(pages)
+        return self.slots.slots(pages)
+
+    def _check_same(self, taken: Optional[Any], pages: Any) -> None:
+        if taken is None or not np.array_equal(np.sort(taken), np.sort(pages)):
+            raise errors.InternalError("the pages that were taken are not the ones that are free")
+
+    # Sizes, in tokens.
+
+    def pages(self) -> Any:
+        """All pages in the tree, in ascending order."""
+        if self._values is not None:
+            return self._values.pages_in_use()
+        is_there = np.ones(self.blocks.count + 1, bool)
+        is_there[0] = False
+        is_there[self.blocks.unpublished(_ENGINE)] = False
+        return np.flatnonzero(is_there).astype(ID)
+
+    @property
+    def size(self) -> int:
+        return self.count * self.page_size
+
+    @property
+    def evictable(self) -> int:
+        return self.blocks.evictable * self.page_size
+
+    @property
+    def protected(self) -> int:
+        return self.size - self.evictable
+
+
+def _from_end(pages: Any) -> Any:
+    return pages[::-1].copy()
+
+
+def dfs_order(nodes: Sequence[Node]) -> List[int]:
+    """The indices of nodes depth first: of the branches at a place the one with the most nodes
+    first, and the place itself after them."""
+    order: List[int] = []
+    _visit([(index, node.pages) for index, node in enumerate(nodes)], 0, order)
+    return order
+
+
+def _visit(group: List[Tuple[int, Any]], depth: int, order: List[int]) -> None:
+    """Appends the group's indices; all of its paths are equal up to `depth`."""
+    branches: Dict[int, List[Tuple[int, Any]]] = {}
+    ends = []
+    for index, pages in group:
+        if len(pages) == depth:
+            ends.append(index)
+        else:
+            branches.setdefault(int(pages[depth]), []).append((index, pages))
+    for branch in sorted(branches.values(), key=len, reverse=True):
+        _visit(branch, _common(branch, depth + 1), order)
+    order += ends
+
+
+def _common(group: List[Tuple[int, Any]], depth: int) -> int:
+    """How far all paths of the group are equal, if they are so up to `depth`."""
+    first = group[0][1]
+    end = min(len(pages) for _, pages in group)
+    for _, pages in group[1:]:
+        differs = first[depth:end] != pages[depth:end]
+        if differs.any():
+            end = depth + int(differs.argmax())
+    return end
