@@ -56,9 +56,13 @@ class LeaseIndex {
 
  private:
     uint32_t mask() const { return places_.capacity - 1; }
-    // Spreads numbers evenly, whether adjacent or with gaps (Fibonacci hashing, 2^32 / golden
-    // ratio). A buffer's capacity is a power of two.
-    uint32_t home(uint32_t block) const { return (block * 0x9E3779B9u >> 4) & mask(); }
+    // Adjacent numbers are side by side, 16 in a cache line, because blocks are taken and given in
+    // runs. The lines are spread evenly (Fibonacci hashing, 2^32 / golden ratio). A buffer's
+    // capacity is a power of two.
+    uint32_t home(uint32_t block) const {
+        uint32_t line = (block >> 4) * 0x9E3779B9u >> 4;
+        return (line << 4 | (block & 15)) & mask();
+    }
     // Where the block is, or where it would be.
     uint32_t place_of(const BlockTable &t, uint32_t block) const {
         uint32_t at = home(block);

@@ -27,7 +27,7 @@ Its modules, each of which imports only those before it:
     vllm_host vllm_offload
     vllm_store_names vllm_store_scheduler vllm_store_worker vllm_store
     sglang_pages sglang
-    sglang_blocks sglang_slots sglang_tree sglang_events sglang_radix
+    sglang_blocks sglang_slots sglang_tree sglang_events sglang_radix sglang_core
     transformers
     continuous_cache continuous_probe continuous
 """

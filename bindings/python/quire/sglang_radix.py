@@ -170,7 +170,7 @@ class QuireRadixCache(RadixCache):  # type: ignore[misc]
         size = 0 if self.tree is None else len(key) // self.page_size * self.page_size
         if size == 0:
             return self._empty_match_result
-        node = self.tree.match(space_of(key), _tokens_of(key, size))  # type: ignore[union-attr]
+        node = self.tree.match(space_of(key), tokens_of(key, size))  # type: ignore[union-attr]
         return self._result(node)
 
     def touch_prefix(self, key: RadixKey) -> None:
@@ -183,7 +183,7 @@ class QuireRadixCache(RadixCache):  # type: ignore[misc]
             return InsertResult(prefix_len=0)
         key, value = params.key, params.value
         size = len(key) // self.page_size * self.page_size
-        tokens = _tokens_of(key, size)
+        tokens = tokens_of(key, size)
         if value is None:
             value = torch.from_numpy(tokens.astype("int64"))
         there, node = self.tree.insert(space_of(key), tokens, value[:size])
@@ -251,10 +251,7 @@ class QuireRadixCache(RadixCache):  # type: ignore[misc]
 
     def pretty_print(self) -> None:
         """Prints the places that are in use, and the sizes."""
-        for node in () if self.tree is None else self.tree.nodes():
-            print(f"{node.length:8} tokens, extra_key and cache_salt {node.space}: pages "
-                  f"{node.pages[:10].tolist()}{'...' if len(node.pages) > 10 else ''}")
-        print(f"#tokens: {self.total_size()}, of which {self.protected_size()} are locked")
+        print(self.tree)
 
     def sanity_check(self) -> None:
         """Verifies Quire's bookkeeping."""
@@ -262,7 +259,8 @@ class QuireRadixCache(RadixCache):  # type: ignore[misc]
             self.tree.blocks.check()
 
 
-def _tokens_of(key: RadixKey, size: int) -> Any:
+def tokens_of(key: RadixKey, size: int) -> Any:
+    """The first tokens of a key, as the library takes them."""
     if key.is_bigram:
         raise NotImplementedError("the radix cache of Quire does not serve keys of two tokens each")
     return read_tokens(key.token_ids, size)

@@ -43,16 +43,15 @@ class Slots:
         Errors: ValueError, the slots are not those of whole pages in order.
         """
         slots = host_array(value)
-        if self.page_size == 1:
-            first = slots
-        else:
-            rows = slots.reshape(-1, self.page_size)
-            first = rows[:, 0]
-            if (rows - first[:, None] != self._offsets).any() or (
-                    first & (self.page_size - 1)).any():
-                raise ValueError(f"the slots are not whole pages of {self.page_size} in order")
-        if ((first >> self._shift + 31) != 0).any():
-            raise ValueError("a slot is negative, or past any pool")
+        size = self.page_size
+        first = slots[::size]
+        wrong = np.bitwise_or.reduce(first) >> self._shift + 31
+        if size != 1:
+            rows = (slots.reshape(-1, size) - self._offsets) ^ first[:, None]
+            wrong |= np.bitwise_or.reduce(rows, axis=None) | (
+                np.bitwise_or.reduce(first) & (size - 1))
+        if wrong != 0:
+            raise ValueError(f"the slots are not whole pages of {size} in order")
         return (first >> self._shift).astype(ID)
 
     def slots(self, pages: Any) -> Any:

@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from . import errors
-from .elements import TOKEN, UNKNOWN
+from .elements import TOKEN
 from .lease import ID, Match
 from .sglang_blocks import Blocks, Space
 from .sglang_slots import Slots, Values
@@ -57,17 +57,15 @@ class Node:
 def read_tokens(ids: Any, count: int) -> Any:
     """The first `count` token ids of an array, or of a list, as the library takes them.
 
-    Errors: ValueError, a number is no token id.
+    Errors: ValueError, a number is no token id. (The library refuses 2^32 - 1 itself.)
     """
     if type(ids) is list:
         wide = np.array(ids[:count], np.int64)
     else:
         wide = np.frombuffer(ids, np.int64, count) if count != 0 else np.empty(0, np.int64)
-    halves = wide.view(TOKEN)
-    tokens = halves[::2].copy()
-    if halves[1::2].any() or (tokens == UNKNOWN).any():
+    if np.bitwise_or.reduce(wide) >> 32 != 0:  # in one pass
         raise ValueError("a token id is negative, or above 2^32 - 2")
-    return tokens
+    return wide.astype(TOKEN)
 
 
 class Tree:
@@ -86,6 +84,7 @@ class Tree:
         self._values = slots if isinstance(slots, Values) else None
         self._on_evicted = on_evicted
         self._nodes: Dict[int, Node] = {}  # by their last pages
+        self._numbered: Dict[int, Node] = {}  # by their ids
         self._made = 0
         self.root = self._make(_ENGINE, _NO_PAGES)
         self.count = 0  # pages in the tree
@@ -104,6 +103,7 @@ class Tree:
         for node in self._nodes.values():
             node.alive = False
         self._nodes.clear()
+        self._numbered.clear()
         self.root = self._make(_ENGINE, _NO_PAGES)
         self.count = 0
         if self._values is not None:
@@ -112,8 +112,9 @@ class Tree:
         self._start()
 
     def _make(self, space: Space, pages: Any) -> Node:
-        self._made += 1
-        return Node(space, pages, len(pages) * self.page_size, self._made)
+        self._made = number = self._made + 1
+        node = self._numbered[number] = Node(space, pages, len(pages) * self.page_size, number)
+        return node
 
     def node(self, space: Space, pages: Any) -> Node:
         """The node at the end of these pages, which are in the tree."""
@@ -125,9 +126,15 @@ class Tree:
             node = self._nodes[last] = self._make(space, pages)
         return node
 
-    def nodes(self) -> List[Node]:
-        """The nodes that are in use, without the root."""
-        return list(self._nodes.values())
+    def by_id(self, number: int) -> Node:
+        """The node with an id. Errors: KeyError, it was evicted."""
+        return self._numbered[number]
+
+    def __str__(self) -> str:
+        lines = [f"{node.length:8} tokens, extra_key and cache_salt {node.space}: pages "
+                 f"{node.pages[:10].tolist()}{'...' if len(node.pages) > 10 else ''}"
+                 for node in self._nodes.values()]
+        return "\n".join([*lines, f"#tokens: {self.size}, of which {self.protected} are locked"])
 
     # Finding.
 
@@ -272,6 +279,7 @@ class Tree:
             node = self._nodes.pop(page, None)
             if node is not None:
                 node.alive = False
+                del self._numbered[node.id]
         if self._values is not None:
             self._values.drop(pages)
         else:

@@ -16,6 +16,7 @@ from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, Ma
 from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
 
 import quire
+from quire import sglang_core
 from quire.sglang_radix import NAME, QuireRadixCache, make, register
 
 import sglang_requests as requests  # noqa: E402
@@ -64,11 +65,11 @@ class Times:
 class Pair:
     """SGLang's tree and Quire's, on which the same happens."""
 
-    def __init__(self, page, pages, seed):
+    def __init__(self, makers, page, pages, seed):
         self.random, self.page, self.pages = random.Random(seed), page, pages
         self.places, self.times = requests.Places(), Times(page)
-        self.theirs = requests.Side(RadixCache, page, pages, self.places)
-        self.ours = requests.Side(QuireRadixCache, page, pages, self.places)
+        self.theirs, self.ours = [requests.Side(maker, page, pages, self.places)
+                                  for maker in makers]
         self.live, self.locks, self.known = [], [], [[0]]
         self.same = True  # both have evicted the same
         self.compared = 0
@@ -254,24 +255,42 @@ class Pair:
 class Differential(unittest.TestCase):
     """Each page size with as many random operations."""
 
-    def run_pages(self, page):
+    def run_pages(self, page, makers, operations):
         compared = done = 0
         for seed in range(6):
             with self.subTest(seed=seed):
-                pair = Pair(page, pages=random.Random(seed).choice((40, 90, 400)), seed=seed)
-                pair.run(OPERATIONS // 6)
+                pages = random.Random(seed).choice((40, 90, 400))
+                pair = Pair(makers, page, pages, seed)
+                pair.run(operations // 6)
                 compared += pair.compared
-                done += OPERATIONS // 6
+                done += operations // 6
         self.assertGreater(compared, done // 20)  # enough of them while both had the same
 
+    def run_radix(self, page):
+        self.run_pages(page, (RadixCache, QuireRadixCache), OPERATIONS)
+
+    def run_core(self, page):
+        sglang_core.register()
+        makers = [requests.unified(core) for core in ("python", "quire")]
+        self.run_pages(page, makers, OPERATIONS // 4)
+
     def test_pages_of_1_token_agree_with_SGLang(self):
-        self.run_pages(1)
+        self.run_radix(1)
 
     def test_pages_of_16_tokens_agree_with_SGLang(self):
-        self.run_pages(16)
+        self.run_radix(16)
 
     def test_pages_of_64_tokens_agree_with_SGLang(self):
-        self.run_pages(64)
+        self.run_radix(64)
+
+    def test_a_core_with_pages_of_1_token_agrees_with_SGLang(self):
+        self.run_core(1)
+
+    def test_a_core_with_pages_of_16_tokens_agrees_with_SGLang(self):
+        self.run_core(16)
+
+    def test_a_core_with_pages_of_64_tokens_agrees_with_SGLang(self):
+        self.run_core(64)
 
 
 class Backend(unittest.TestCase):
@@ -415,3 +434,66 @@ class Backend(unittest.TestCase):
             if cache.total_size() > 60:
                 cache.evict(EvictParams(num_tokens=30))
         cache.sanity_check()
+
+
+class Core(unittest.TestCase):
+    """The tree core of the unified radix cache."""
+
+    def made(self, page=4, pages=64, **others):
+        sglang_core.register()
+        sglang_core.register()
+        return requests.unified("quire")(requests.params(page, pages, **others))
+
+    def inserted(self, cache, tokens):
+        slots = cache.token_to_kv_pool_allocator.alloc(len(tokens))
+        return cache.insert(InsertParams(key=requests.key(tokens), value=slots))
+
+    def test_an_eviction_for_an_allocation_stops_soon(self):
+        cache = self.made(page=1, pages=2000)
+        self.inserted(cache, range(1000))
+        self.inserted(cache, range(5000, 6000))
+        cache.evict_for_alloc(EvictParams(num_tokens=300))
+        self.assertGreaterEqual(cache.token_to_kv_pool_allocator.available_size(), 300)
+        self.assertLess(cache.token_to_kv_pool_allocator.available_size(), 300 + 256)
+
+    def test_a_node_that_was_evicted_is_not_known(self):
+        cache = self.made()
+        node = self.inserted(cache, range(8)).last_device_node
+        cache.evict(EvictParams(num_tokens=4))
+        with self.assertRaises(KeyError):
+            cache.inc_lock_ref(node)
+
+    def test_a_receipt_of_another_node_unlocks_nothing(self):
+        cache = self.made()
+        node = self.inserted(cache, range(8)).last_device_node
+        receipt = cache.inc_lock_ref(node).to_dec_params()
+        other = self.inserted(cache, range(4)).last_device_node
+        with self.assertRaises(ValueError):
+            cache.dec_lock_ref(other, receipt)
+        self.assertEqual(cache.protected_size(), 8)
+        cache.dec_lock_ref(node, receipt)
+        self.assertEqual(cache.protected_size(), 0)
+
+    def test_events_tell_what_is_cached(self):
+        told = []
+        for core in ("python", "quire"):
+            sglang_core.register()
+            cache = requests.unified(core)(requests.params(4, 64, enable_kv_cache_events=True))
+            for tokens in (range(16), [*range(8), 99, 98, 97, 96]):
+                self.inserted(cache, list(tokens))
+            cache.evict(EvictParams(num_tokens=999))
+            told.append(cache.take_events())
+        stored, removed = [[[event for event in events if isinstance(event, kind)]
+                            for events in told] for kind in (BlockStored, BlockRemoved)]
+        self.assertEqual(*stored)
+        self.assertEqual(*[sorted(each for event in events for each in event.block_hashes)
+                           for events in removed])
+
+    def test_what_is_not_served_is_refused(self):
+        with self.assertRaises(NotImplementedError):
+            self.made(eviction_policy="lfu")
+        core = self.made().tree_core
+        for call in (lambda: core.build_backup_spec(1), core.set_hicache_enabled,
+                     lambda: core.drive_host_eviction(None, 1)):
+            with self.assertRaises(NotImplementedError):
+                call()

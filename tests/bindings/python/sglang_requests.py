@@ -16,6 +16,8 @@ from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, Ma
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
 from sglang.srt.mem_cache.radix_cache import RadixKey
+from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
+from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 
 ROWS = 32
 SPACES = ((None, None), ("adapter", None), (None, "salt"), ("adapter", "salt"))
@@ -51,12 +53,22 @@ def key(tokens, space=(None, None)):
     return RadixKey(array("q", tokens), space[0], cache_salt=space[1])
 
 
+def unified(core):
+    """Makes a unified radix cache over a tree core."""
+    def make(parameters):
+        parameters.tree_components = (ComponentType.FULL,)
+        parameters.tree_core_backend = core
+        return UnifiedRadixCache(parameters)
+    return make
+
+
 class Side:
     """A radix cache, its pool, and the requests that run on it."""
 
     def __init__(self, make, page, pages, places):
         self.params = params(page, pages)
         self.cache = make(self.params)
+        self.is_unified = isinstance(self.cache, UnifiedRadixCache)
         self.allocator = self.params.token_to_kv_pool_allocator
         self.rows = self.params.req_to_token_pool.req_to_token
         self.page, self.size, self.places = page, pages * page, places
@@ -104,7 +116,8 @@ class Side:
             return None
         self.fill(space, chunks, slots, 0)
         result = self.cache.insert(InsertParams(key=self.key(space, chunks), value=slots.clone()))
-        self.allocator.free(slots[:result.prefix_len])
+        if not self.is_unified:  # which does so itself
+            self.allocator.free(slots[:result.prefix_len])
         return result.prefix_len
 
     def start(self, space, chunks):
@@ -124,7 +137,8 @@ class Side:
             kv=ReqKvInfo(req_pool_idx=row, cache_protected_len=found, kv_allocated_len=len(ids)),
             space=space, chunks=chunks, full_untruncated_fill_ids=ids, origin_input_ids=ids,
             extra_key=SPACES[space][0], cache_salt=SPACES[space][1], priority=None, lock=lock,
-            last_node=node)
+            last_node=node, finished=lambda: False, session=None, session_id=None,
+            kv_rotation_base=None)
 
     def checkpoint(self, request, pages):
         """The request's first pages go into the tree."""
@@ -139,4 +153,5 @@ class Side:
 
     def sizes(self):
         cache = self.cache
-        return cache.total_size(), cache.evictable_size(), cache.protected_size()
+        total = cache.total_size()[0] if self.is_unified else cache.total_size()
+        return total, cache.evictable_size(), cache.protected_size()
