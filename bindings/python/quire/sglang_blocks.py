@@ -5,10 +5,11 @@ A page of SGLang's pool is the block with the same number: slot s is token s % p
 s // page_size. SGLang's page 0, for padding, is the null block. There is one lease per space, that
 is, per extra_key and cache_salt: its keys keep the spaces apart.
 
-Each call is one step that is done at once, because SGLang orders its kernels itself: whatever reads
-a page is launched after the kernels that wrote it. A call that fails changes nothing. The library
-is called directly, with buffers that are made once: a call of 128 pages takes a few microseconds,
-and a Python object for each step would double that.
+SGLang orders its kernels itself: whatever reads a page is launched after the kernels that wrote it.
+So all that a step says is that its changes belong together, and one step stays open for many single
+calls, each of which changes nothing if it fails. Several calls that are one change have a step of
+their own, which can be taken back. The library is called directly, with buffers that are made once:
+a call of 128 pages takes a few microseconds, and a Python object for each step would double that.
 
 Threads: one, SGLang's scheduler.
 """
@@ -31,6 +32,9 @@ from .step import _ITEM_BYTES, _RESULT_BYTES
 Space = Tuple[Optional[str], Optional[str]]  # extra_key and cache_salt
 MAX_SPACES = 4096  # leases at once: those that pin nothing are ended to make room
 _MAX_KEY_BYTES = 4096
+_STEP_BLOCKS = 192  # after so many the step of single calls ends, so that its record stays small
+_NULL = ffi.NULL
+_IDS, _TOKENS = ffi.typeof("int32_t[]"), ffi.typeof("quire_token[]")
 
 
 def _keys(space: Space) -> List[Key]:
@@ -70,7 +74,8 @@ class Blocks:
         self._number = ffi.new("uint32_t *")
         self._desc = new("quire_step_desc")
         self._leases: Dict[Space, Lease] = {}
-        self._nothing = ffi.NULL
+        self._step = 0  # that is open for single calls
+        self._left = 0  # how many more blocks it takes
 
     # Spaces.
 
@@ -85,6 +90,7 @@ class Blocks:
 
     def _end_idle(self) -> None:
         """Ends leases that hold nothing; what they published is found by the next with its keys."""
+        self.settle()
         for space, lease in list(self._leases.items()):
             if lease.info.blocks_held == 0:
                 lease.end()
@@ -94,27 +100,42 @@ class Blocks:
 
     def reset(self) -> None:
         """Forgets everything that was published, and gives all blocks back."""
+        self.settle()
         for lease in self._leases.values():
             lease.end()
         self._leases.clear()
         self._cache.reset()
 
-    # Changes. Each leaves a step open, so that several can be one change, until end() or undo().
+    # Changes.
+
+    def shared(self, count: int) -> int:
+        """The open step of single calls, for one that changes that many blocks."""
+        if self._left <= 0:
+            step = self.begin()
+            self._step, self._left = step, _STEP_BLOCKS
+        self._left -= count
+        return self._step
+
+    def settle(self) -> None:
+        """Ends the step of single calls."""
+        if self._step != 0:
+            step, self._step, self._left = self._step, 0, 0
+            self.end(step)
 
     def begin(self) -> int:
-        """Opens a step."""
-        null = self._nothing
-        status = self._api.step_begin(self._pointer, self._desc, null, 0, _ITEM_BYTES, null, 0,
-                                      null, _RESULT_BYTES, self._opened, self._error)
+        """Opens a step for calls that are one change, until end() or undo()."""
+        self.settle()
+        status = self._api.step_begin(self._pointer, self._desc, _NULL, 0, _ITEM_BYTES, _NULL, 0,
+                                      _NULL, _RESULT_BYTES, self._opened, self._error)
         if status < 0:
             self._fail(status)
         return int(self._opened[0])
 
     def end(self, step: int) -> None:
         """Makes the step's changes final."""
-        status = self._api.step_commit(self._pointer, step, self._nothing, self._error)
+        status = self._api.step_commit(self._pointer, step, _NULL, self._error)
         if status >= 0:
-            status = self._api.step_finish(self._pointer, step, self._nothing, 0, self._error)
+            status = self._api.step_finish(self._pointer, step, _NULL, 0, self._error)
         if status < 0:
             self._fail(status)
 
@@ -151,7 +172,7 @@ class Blocks:
         """The blocks of the longest prefix of `tokens` that is published."""
         ids = np.empty(len(tokens) // self.page_size, ID)
         status = self._api.lease_match(self._pointer, step, lease,
-                                       ffi.from_buffer("quire_token[]", tokens), len(tokens),
+                                       ffi.from_buffer(_TOKENS, tokens), len(tokens),
                                        how, _written(ids), self._result, self._error)
         if status < 0:
             self._fail(status)
@@ -162,7 +183,7 @@ class Blocks:
         new. None: the lease may not name a block of `ids`, and nothing changed."""
         named = np.empty(len(ids), ID)
         status = self._api.lease_publish(self._pointer, step, lease,
-                                         ffi.from_buffer("quire_token[]", tokens), len(tokens),
+                                         ffi.from_buffer(_TOKENS, tokens), len(tokens),
                                          _written(ids), _written(named), self._result, self._error)
         if status == errors.ArgumentError.status:
             return None
@@ -177,6 +198,7 @@ class Blocks:
 
     def evict(self, count: int) -> Any:
         """Evicts up to `count` blocks that no lease holds, the least recently used first."""
+        self.settle()
         ids = np.empty(count, ID)
         status = self._api.cache_evict(self._pointer, 0, count, _written(ids), self._number,
                                        self._error)
@@ -218,7 +240,7 @@ class Blocks:
 
 
 def _written(ids: Any) -> Any:
-    return ffi.from_buffer("int32_t[]", ids)
+    return ffi.from_buffer(_IDS, ids)
 
 
 def space_of(key: Any) -> Space:

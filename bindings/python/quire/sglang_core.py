@@ -172,7 +172,9 @@ class QuireTreeCore(_Refusing):  # type: ignore[misc]
         tokens = tokens_of(key, size)
         if value is None:
             value = torch.from_numpy(tokens.astype("int64"))
-        there, node = self._tree.insert(space_of(key), tokens, value[:size])
+        if len(value) != size:
+            value = value[:size]
+        there, node = self._tree.insert(space_of(key), tokens, value)
         if self._events is not None:
             self._events.stored(key[:size], node.pages, there)
         known = there * self.page_size
@@ -293,7 +295,7 @@ class QuireTreeCore(_Refusing):  # type: ignore[misc]
         """Verifies Quire's bookkeeping."""
         if ongoing_write_through or ongoing_load_back:
             raise AssertionError("the tree core of Quire has no host tier to copy to")
-        self._tree.blocks.check()
+        self._tree.check()
 
     def pretty_print(self) -> None:
         """Prints the places that are in use, and the sizes."""

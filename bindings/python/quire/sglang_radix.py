@@ -34,7 +34,7 @@ from .sglang_slots import Slots, Values
 from .sglang_tree import Node, Tree, dfs_order, read_tokens
 
 NAME = "quire"
-SIMULATED_PAGES = 1 << 17  # of a tree without a pool
+SIMULATED_PAGES = 1 << 16  # of a tree without a pool
 
 # SGLang 0.5.23 gives segments of a request back; older releases, any slots.
 _FREES_SEGMENTS = hasattr(BaseTokenToKVPoolAllocator, "free_segment")
@@ -69,7 +69,7 @@ def pool_of(params: CacheInitParams) -> Slots:
     if allocator.page_size != params.page_size:
         raise NotImplementedError(f"the tree's pages have {params.page_size} tokens, the "
                                   f"allocator's {allocator.page_size}")
-    return Slots(params.page_size, allocator.device)
+    return Slots(params.page_size, allocator.device, allocator.size // params.page_size)
 
 
 class Root(Node):
@@ -186,7 +186,9 @@ class QuireRadixCache(RadixCache):  # type: ignore[misc]
         tokens = tokens_of(key, size)
         if value is None:
             value = torch.from_numpy(tokens.astype("int64"))
-        there, node = self.tree.insert(space_of(key), tokens, value[:size])
+        if len(value) != size:
+            value = value[:size]
+        there, node = self.tree.insert(space_of(key), tokens, value)
         if self.events is not None:
             self.events.stored(key[:size], node.pages, there)
         return _inserted(there * self.page_size, node)
@@ -256,7 +258,7 @@ class QuireRadixCache(RadixCache):  # type: ignore[misc]
     def sanity_check(self) -> None:
         """Verifies Quire's bookkeeping."""
         if self.tree is not None:
-            self.tree.blocks.check()
+            self.tree.check()
 
 
 def tokens_of(key: RadixKey, size: int) -> Any:

@@ -88,6 +88,7 @@ class Tree:
         self._made = 0
         self.root = self._make(_ENGINE, _NO_PAGES)
         self.count = 0  # pages in the tree
+        self._evictable = 0  # those that no lock holds
         self._start()
 
     def _start(self) -> None:
@@ -105,7 +106,7 @@ class Tree:
         self._nodes.clear()
         self._numbered.clear()
         self.root = self._make(_ENGINE, _NO_PAGES)
-        self.count = 0
+        self.count = self._evictable = 0
         if self._values is not None:
             self._values.drop(self._values.pages_in_use())
         self.blocks.reset()
@@ -167,22 +168,21 @@ class Tree:
         return there, self.node(space, named)
 
     def _publish(self, tokens: Any, pages: Any) -> Optional[Tuple[Any, int]]:
-        """Inserts where all pages that were there before are the caller's own, and locked. None:
-        that is not so, and nothing changed."""
+        """Inserts pages of the engine's lease: it has taken them, or a lock holds them. None: it
+        does not hold them all, and nothing changed."""
         blocks = self.blocks
-        step = blocks.begin()
-        try:
-            named = blocks.publish(step, self._engine, tokens, pages)
-            if named is None or (named != pages).any():
-                blocks.undo(step)
-                return None
-            there = len(named) - blocks.new_count
-            if there != len(named):
-                blocks.give(step, self._engine, _from_end(named[there:]))
-        except BaseException:
-            blocks.undo(step)
-            raise
-        blocks.end(step)
+        step = blocks.shared(len(pages))
+        named = blocks.publish(step, self._engine, tokens, pages)
+        if named is None:
+            return None
+        there = first = len(named) - blocks.new_count
+        if there != 0:
+            # Those that were there instead of the caller's own, and that no lock held, the lease
+            # holds now too. A lock holds a path from the root on, so they are the last ones.
+            first -= self._evictable - blocks.evictable
+        if first != len(named):
+            blocks.give(step, self._engine, _from_end(named[first:]))
+        self._evictable += len(named) - there
         return named, there
 
     def _insert_beside(self, lease: int, tokens: Any, pages: Any) -> Tuple[Any, int]:
@@ -204,6 +204,7 @@ class Tree:
             self.blocks.undo(step)
             raise
         self.blocks.end(step)
+        self._evictable = self.blocks.evictable
         return named, there
 
     def _hand_over(self, step: int, lease: int, pages: Any) -> None:
@@ -232,6 +233,7 @@ class Tree:
             self.blocks.undo(step)
             raise
         self.blocks.end(step)
+        self._evictable = self.blocks.evictable
         return named, there
 
     # Holding.
@@ -255,16 +257,11 @@ class Tree:
         return self._hold(node, self.blocks.give, _from_end(node.pages))
 
     def _hold(self, node: Node, change: Callable[[int, int, Any], None], pages: Any) -> int:
-        blocks = self.blocks
-        before = blocks.evictable
-        step = blocks.begin()
-        try:
-            change(step, blocks.lease(node.space), pages)
-        except BaseException:
-            blocks.undo(step)
-            raise
-        blocks.end(step)
-        return (blocks.evictable - before) * self.page_size
+        blocks, before = self.blocks, self._evictable
+        lease = blocks.lease(node.space)
+        change(blocks.shared(len(pages)), lease, pages)
+        self._evictable = blocks.evictable
+        return (self._evictable - before) * self.page_size
 
     # Evicting.
 
@@ -275,6 +272,7 @@ class Tree:
         if len(pages) == 0:
             return self.slots.slots(pages)
         self.count -= len(pages)
+        self._evictable -= len(pages)
         for page in pages.tolist():
             node = self._nodes.pop(page, None)
             if node is not None:
@@ -296,6 +294,14 @@ class Tree:
 
     # Sizes, in tokens.
 
+    def check(self) -> None:
+        """Verifies Quire's bookkeeping, and the counts here. Errors: InternalError."""
+        self.blocks.settle()
+        self.blocks.check()
+        if self._evictable != self.blocks.evictable or len(self.pages()) != self.count:
+            raise errors.InternalError(f"{self.count} pages, {self._evictable} of them evictable, "
+                                       f"are not those of {self.blocks.stats}")
+
     def pages(self) -> Any:
         """All pages in the tree, in ascending order."""
         if self._values is not None:
@@ -311,7 +317,7 @@ class Tree:
 
     @property
     def evictable(self) -> int:
-        return self.blocks.evictable * self.page_size
+        return self._evictable * self.page_size
 
     @property
     def protected(self) -> int:

@@ -416,6 +416,22 @@ class Backend(unittest.TestCase):
             MatchPrefixParams(key=requests.key(range(8)))).device_prefix_len, 0)
         self.assertEqual(cache.total_size(), 0)
 
+    def test_a_tree_without_a_pool_keeps_any_values(self):
+        cache = QuireRadixCache.create_simulated(page_size=2, enable_kv_cache_events=True)
+        values = torch.tensor([70, 5, 5, -9])
+        cache.insert(InsertParams(key=requests.key([1, 2, 3, 4]), value=values))
+        cache.insert(InsertParams(key=requests.key([1, 2, 8, 9, 3])))
+        found = cache.match_prefix(MatchPrefixParams(key=requests.key([1, 2, 3, 4, 5])))
+        self.assertEqual(cache.path_device_indices(found.last_device_node).tolist(),
+                         values.tolist())
+        first, = cache.root_node.children.values()
+        self.assertEqual((list(first.key), len(first.children)), ([1, 2], 2))
+        cache.evict(EvictParams(num_tokens=99))
+        self.assertEqual((cache.root_node.children, len(cache.all_values_flatten())), ({}, 0))
+        cache.sanity_check()
+        with self.assertRaises(NotImplementedError):
+            self.made().root_node.children
+
     def test_it_is_known_to_SGLang_by_name(self):
         register()
         register()
