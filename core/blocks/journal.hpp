@@ -353,8 +353,10 @@ class Journal {
     static NamedBlock named_block(const Block &b);
     template <typename Taking>
     void hand_over(Taking *edit, uint32_t group, const Taker &taker);
-    void note(const Edit &edit) {
-        if (step_ != nullptr) step_->edits.push(edit);
+    // Writes no more of the record than this kind of edit has.
+    template <typename Kind>
+    void note(const Kind &edit) {
+        if (step_ != nullptr) ::new (step_->edits.push_uninitialized()) Edit(edit);
     }
     void undo_edit(Edit *any_edit, Sequence *s);
     void undo_evict(Evict *edit);

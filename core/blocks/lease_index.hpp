@@ -56,12 +56,13 @@ class LeaseIndex {
 
  private:
     uint32_t mask() const { return places_.capacity - 1; }
-    // Adjacent numbers are side by side, 16 in a cache line, because blocks are taken and given in
-    // runs. The lines are spread evenly (Fibonacci hashing, 2^32 / golden ratio). A buffer's
-    // capacity is a power of two.
+    // Blocks are taken and given in runs, so 16 adjacent numbers are near one another, in two cache
+    // lines, with a gap after each: a removal looks at all places up to the next gap. The runs are
+    // spread evenly (Fibonacci hashing, 2^32 / golden ratio). A buffer's capacity is a power of
+    // two.
     uint32_t home(uint32_t block) const {
-        uint32_t line = (block >> 4) * 0x9E3779B9u >> 4;
-        return (line << 4 | (block & 15)) & mask();
+        uint32_t run = (block >> 4) * 0x9E3779B9u >> 4;
+        return (run << 5 | (block & 15) << 1) & mask();
     }
     // Where the block is, or where it would be.
     uint32_t place_of(const BlockTable &t, uint32_t block) const {
