@@ -12,8 +12,9 @@ Where it differs:
     names blocks, in events and to those who ask the block pool (vllm_index.py)
   - each content is cached once, and free blocks are used before a cached one is evicted, so there
     are at least as many hits (exact LRU, block by block)
-  - it has one group: in vLLM the groups of a hybrid model share one range of block ids, in Quire
-    they do not. What else is refused, is refused in words, when the manager is made or at the call
+  - the groups of a hybrid model take their blocks from one pool, as in vLLM. A block of full
+    attention that is evicted takes the other groups' blocks of its tokens with it
+  - what it does not serve is refused in words, when the manager is made or at the call
 
 docs/vllm.md says how it is installed, and vllm_table.py how it works. Decoding costs one step of
 the library per block_size tokens, for all requests together.
@@ -24,7 +25,7 @@ Threads: one, like vLLM's.
 from __future__ import annotations
 
 import types
-from typing import Any, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, List, NamedTuple, Optional, Sequence as Listed, Tuple, Union
 
 from . import vllm_release
 from .errors import UnsupportedError
@@ -33,12 +34,14 @@ from .vllm_admission import Admission
 from .vllm_blocks import KVCacheBlock as KVCacheBlock, KVCacheBlocks as KVCacheBlocks
 from .vllm_books import Books
 from .vllm_events import Events
-from .vllm_pool import BlockPool, GroupManager, UnitaryKVCacheCoordinator
+from .vllm_pool import (
+    BlockPool, GroupManager, HybridKVCacheCoordinator, UnitaryKVCacheCoordinator)
 from .vllm_request import skips_cache
 from .vllm_retention import retention_of
 from .vllm_spec import Spec
 from .vllm_table import Table
 
+New = Tuple[List[KVCacheBlock], ...]  # blocks per group
 Computed = Union[Tuple[KVCacheBlocks, int], Tuple[KVCacheBlocks, int, int]]
 
 
@@ -89,43 +92,52 @@ class KVCacheManager:
         self.kv_cache_config = kv_cache_config
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching and not spec.crosses
+        _refuse(a_group_whose_blocks_are_not_cached=self.enable_caching and not all(
+            getattr(group.spec, "prefix_cacheable", True) for group in spec.groups))
         self.enable_kv_cache_events = enable_kv_cache_events
         self.use_eagle = use_eagle
         self.log_stats = log_stats
         self.metrics_collector = None
-        self.num_kv_cache_groups = 1
+        self.num_kv_cache_groups = len(spec.groups)
         self.mamba_shared_prefix_checkpoint = False
         self.prefix_cache_stats = vllm_release.prefix_cache_stats() if log_stats else None
-        self.empty_kv_cache_blocks = KVCacheBlocks(((),))
+        self.empty_kv_cache_blocks = KVCacheBlocks(tuple(() for _ in spec.groups))
         self.watermark_blocks = int(watermark * kv_cache_config.num_blocks)
         self._answers_three = scheduler_block_size is not None
         self._spec, self._block_size = spec, spec.block_size
         self.host_blocks: int = getattr(kv_cache_config, "quire_host_blocks", 0)
         _refuse(host_memory_without_prefix_caching=self.host_blocks and not self.enable_caching,
-                host_memory_for_a_windowed_model=self.host_blocks and spec.window,
+                host_memory_for_a_windowed_model=self.host_blocks and spec.windowed,
+                host_memory_for_several_KV_cache_groups=self.host_blocks and len(spec.groups) > 1,
                 host_memory_for_a_model_that_needs_zeroed_blocks=self.host_blocks and getattr(
                     kv_cache_config, "needs_kv_cache_zeroing", False))
-        self._books = Books(instance, spec.block_size, kv_cache_config.num_blocks, spec.window,
-                            spec.chunked, self.enable_caching, self.host_blocks)
+        self._books = Books(instance, spec.groups, kv_cache_config.num_blocks, self.enable_caching,
+                            self.host_blocks)
         self._cache = self._books.cache
         hash_size = hash_block_size or spec.block_size
-        self._events = Events(spec.block_size, num_hash_lookahead_tokens, spec.spec,
+        self._events = Events(spec.block_size, num_hash_lookahead_tokens,
+                              [group.spec for group in spec.groups],
                               spec.block_size // hash_size, self.host_blocks != 0) \
             if enable_kv_cache_events and self.enable_caching else None
         self._pool = BlockPool(kv_cache_config.num_blocks, self.enable_caching, hash_size,
                                num_hash_lookahead_tokens, self._events)
         self._table = Table(self._books, self._pool.blocks, max(0, num_prefill_lookahead - 1),
                             num_hash_lookahead_tokens, spec.block_size // hash_size,
-                            retention_of(kv_cache_config, spec.window, spec.chunked,
-                                         spec.block_size, use_eagle))
+                            retention_of(kv_cache_config, spec.groups, use_eagle))
         self._pool.serve(self._table)
         if self._table.retention is not None and self.enable_caching:
             self._pool.index()
         self._admission = Admission(self._table)
         self._running = self._table.running
         self._zeroes = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
-        group = GroupManager(spec.spec, spec.block_size, self._pool, self._zeroes, use_eagle)
-        self.coordinator = UnitaryKVCacheCoordinator(group, kv_cache_config, spec.most_blocks)
+        eagle_groups = {i for i, group in enumerate(kv_cache_config.kv_cache_groups)
+                        if getattr(group, "is_eagle_group", False)}
+        if use_eagle and not eagle_groups:
+            eagle_groups = set(range(len(spec.groups)))
+        kind = UnitaryKVCacheCoordinator if len(spec.groups) == 1 else HybridKVCacheCoordinator
+        self.coordinator = kind(
+            tuple(GroupManager(i, group, self._pool, self._zeroes, use_eagle and i in eagle_groups)
+                  for i, group in enumerate(spec.groups)), kv_cache_config, spec, eagle_groups)
         self.coordinator.num_reprefillable_tokens = self._table.late
 
     @property
@@ -168,24 +180,28 @@ class KVCacheManager:
     def get_computed_blocks(self, request: Any,
                             max_cache_hit_length: Optional[int] = None) -> Computed:
         """The blocks that are found for a request, and how many tokens they hold: at most
-        max_cache_hit_length, and never the request's last token. Nothing is taken yet."""
-        blocks, count = self.empty_kv_cache_blocks, 0
+        max_cache_hit_length, and never the request's last token. And the end of the tokens that it
+        shares with others, if they are more, but the windows' blocks before that end are not kept;
+        else 0. Nothing is taken yet."""
+        blocks, count, shared = self.empty_kv_cache_blocks, 0, 0
         if self.prefix_cache_lookup_enabled(request):
-            count, ids = self._table.look_up(request, max_cache_hit_length, self.use_eagle)
-            if ids:
-                blocks = KVCacheBlocks((self._pool.blocks.of(ids),))
+            count, tables, shared = self._table.look_up(request, max_cache_hit_length,
+                                                        self.use_eagle)
+            if tables[0]:
+                blocks = KVCacheBlocks(tuple([self._pool.blocks.of(ids) for ids in tables]))
             if count and getattr(request, "kv_cache_report_mode", "") == "full" and self._events:
                 self._events.reused(request, count // self._block_size)
             if not self._answers_three:
                 self.record_prefix_cache_stats(request, count)
-        return (blocks, count, 0) if self._answers_three else (blocks, count)
+        return (blocks, count, shared) if self._answers_three else (blocks, count)
 
     def get_computed_blocks_for_connector(
             self, request: Any, max_cache_hit_length: Optional[int] = None
     ) -> Tuple[KVCacheBlocks, int, int, bool]:
-        """What get_computed_blocks finds; False, because one group cannot diverge."""
+        """What get_computed_blocks finds; False, because a hit ends at the same place in all
+        groups."""
         found = self.get_computed_blocks(request, max_cache_hit_length)
-        return found[0], found[1], 0, False
+        return found[0], found[1], found[2] if len(found) > 2 else 0, False
 
     def truncate_computed_blocks(self, blocks: KVCacheBlocks,
                                  num_computed_tokens: int) -> KVCacheBlocks:
@@ -193,7 +209,7 @@ class KVCacheManager:
         count, rest = divmod(num_computed_tokens, self._block_size)
         if rest != 0 or count > len(blocks.blocks[0]):
             raise ValueError(f"{num_computed_tokens} tokens are not the first whole blocks")
-        return self.create_kv_cache_blocks((list(blocks.blocks[0][:count]),))
+        return self.create_kv_cache_blocks(tuple(list(group[:count]) for group in blocks.blocks))
 
     def create_kv_cache_blocks(self, blocks: Tuple[List[KVCacheBlock], ...]) -> KVCacheBlocks:
         """The blocks as a result."""
@@ -224,7 +240,7 @@ class KVCacheManager:
             raise UnsupportedError("quire.vllm keeps blocks in host memory, and a connector loads "
                                    "tokens: it may write to a block whose content is still to be "
                                    "copied; use only one of the two")
-        if running is not None and self._spec.window:
+        if running is not None and self._spec.windowed:
             self._table.window.advance(running, _processed(request, target - num_new_tokens))
         if running is not None and need <= running.room and num_new_tokens > 0:
             if target >= running.mark and not delay_cache_blocks:
@@ -238,20 +254,22 @@ class KVCacheManager:
             raise UnsupportedError("encoder tokens need a group of cross-attention")
         spare = reserved_blocks + self._headroom(request, running, has_scheduled_reqs)
         if full_sequence_must_fit:
-            whole = min(-(-min(request.num_tokens, self.max_model_len) // self._block_size),
-                        self._spec.most_blocks) + -need // self._block_size
+            whole = self._spec.most_of(min(request.num_tokens, self.max_model_len)) + \
+                -need // self._block_size * self.num_kv_cache_groups
             spare = max(spare, whole + spare - reserved_blocks)
         cached = 0 if delay_cache_blocks else min(target, request.num_tokens)
-        if self._spec.window and num_external_computed_tokens and running is None:
+        if self._spec.windowed and num_external_computed_tokens and running is None:
             new = self._load(request, target - num_new_tokens, target, need,
                              num_new_computed_tokens, cached, spare)
         else:
             new = self._grow(request, target, need, num_new_computed_tokens, cached, spare)
         if new is None:
             return None
-        if self._zeroes and 0 not in skip_zeroing_group_ids:
-            self.coordinator.single_type_managers[0].new_block_ids += [b.block_id for b in new]
-        return KVCacheBlocks((new,)) if new else self.empty_kv_cache_blocks
+        if self._zeroes:
+            for manager, blocks in zip(self.coordinator.single_type_managers, new):
+                if manager.kv_cache_group_id not in skip_zeroing_group_ids:
+                    manager.new_block_ids += [block.block_id for block in blocks]
+        return KVCacheBlocks(new) if any(new) else self.empty_kv_cache_blocks
 
     def _headroom(self, request: Any, running: Any, has_scheduled_reqs: bool) -> int:
         """Blocks that the admission of a waiting request must leave."""
@@ -262,20 +280,20 @@ class KVCacheManager:
         return self.watermark_blocks if waits else 0
 
     def _grow(self, request: Any, target: int, need: int, found: int, cached: int,
-              spare: int) -> Optional[List[KVCacheBlock]]:
+              spare: int) -> Optional[New]:
         running = self._running.get(request.request_id)
         verified = min(target, request.num_tokens, need)
         if running is not None:
             if need <= running.room:
                 self._table.name_later(running, cached)
-                return []
+                return ()
             return self._table.grow(running, verified, need, 0, cached, spare)
         if need <= 0:
-            return []
+            return ()
         return self._admission.start(request, verified, need, found, cached, spare)
 
     def _load(self, request: Any, loaded: int, target: int, need: int, found: int, cached: int,
-              spare: int) -> Optional[List[KVCacheBlock]]:
+              spare: int) -> Optional[New]:
         """_grow for a request whose first `loaded` tokens a connector loads: it takes blocks for
         these, returns those that the window has passed, and takes the others."""
         if self._grow(request, loaded, loaded, found, 0, spare) is None:
@@ -285,8 +303,8 @@ class KVCacheManager:
         if self._grow(request, target, need, 0, cached, spare) is None:
             self.free(request)
             return None
-        return [b for b in running.blocks[found // self._block_size:running.given]
-                if not b.is_null]
+        return tuple([block for block in table[found // self._block_size:running.given]
+                      if not block.is_null] for table in running.tables)
 
     def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
         """Caches the full blocks of the first num_computed_tokens, and no others."""
@@ -325,7 +343,8 @@ class KVCacheManager:
         running = self._running.get(request_id)
         if running is None:
             return self.empty_kv_cache_blocks
-        return self.create_kv_cache_blocks((running.blocks[:running.given],))
+        return self.create_kv_cache_blocks(tuple(table[:running.given]
+                                                 for table in running.tables))
 
     def get_block_ids(self, request_id: str) -> Tuple[List[int], ...]:
         """The numbers of the blocks that a request holds, per group."""
@@ -336,22 +355,22 @@ class KVCacheManager:
         """The numbers of a request's blocks for its first tokens, per group."""
         running = self._running.get(request_id)
         if running is None:
-            return ([],)
+            return tuple([] for _ in self._spec.groups)
         count = running.given
         if not self._spec.crosses:
             count = min(count, -(-num_computed_tokens // self._block_size))
-        return ([block.block_id for block in running.blocks[:count]],)
+        return tuple([block.block_id for block in table[:count]] for table in running.tables)
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> List[int]:
         """0 per group: cascade attention, which used it, has been removed from vLLM."""
-        return [0]
+        return [0] * self.num_kv_cache_groups
 
     def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int,
                               num_prompt_tokens: Optional[int] = None) -> None:
         """Returns the blocks that the window has passed, when the steps of so many of a request's
         tokens are done; null blocks take their places."""
         running = self._running.get(request_id)
-        if running is not None and self._spec.window:
+        if running is not None and self._spec.windowed:
             self._table.window.advance(running, processed_computed_tokens)
 
     # Once per step.
@@ -361,13 +380,15 @@ class KVCacheManager:
 
     def take_new_block_ids(self) -> List[int]:
         """Blocks to be zeroed that were given out since the last call."""
-        return self.coordinator.single_type_managers[0].take_new_block_ids()
+        return [block for manager in self.coordinator.single_type_managers
+                for block in manager.take_new_block_ids()]
 
     def record_blocks_for_zeroing(self, request_id: str, start_token: int) -> None:
         """Has a request's blocks zeroed again, from a token at the start of a block on."""
         if self._zeroes:
-            ids = self.get_block_ids(request_id)[0][start_token // self._block_size:]
-            self.coordinator.single_type_managers[0].new_block_ids += ids
+            for manager, ids in zip(self.coordinator.single_type_managers,
+                                    self.get_block_ids(request_id)):
+                manager.new_block_ids += ids[start_token // self._block_size:]
 
     def take_events(self) -> List[Any]:
         """What entered and left the cache since the last call, as vLLM's events."""
@@ -376,7 +397,8 @@ class KVCacheManager:
     def take_kv_cache_block_copies(self) -> Tuple[List[Any], List[Any]]:
         """The copies that others have asked for, and their blocks. This manager asks for none:
         only whole blocks are found."""
-        pairs = self.coordinator.single_type_managers[0].take_pending_cow_copies()
+        pairs = [pair for manager in self.coordinator.single_type_managers
+                 for pair in manager.take_pending_cow_copies()]
         return ([vllm_release.block_copy(source.block_id, target.block_id)
                  for source, target in pairs], [block for pair in pairs for block in pair])
 
@@ -411,8 +433,11 @@ class KVCacheManager:
 
 
 def config(num_blocks: int, block_size: int, sliding_window: Optional[int] = None,
-           host_blocks: int = 0) -> Any:
-    """A KVCacheConfig as far as the manager reads it, for callers without vLLM."""
-    spec = types.SimpleNamespace(block_size=block_size, sliding_window=sliding_window)
-    return types.SimpleNamespace(num_blocks=num_blocks, quire_host_blocks=host_blocks,
-                                 kv_cache_groups=[types.SimpleNamespace(kv_cache_spec=spec)])
+           host_blocks: int = 0, windows: Listed[Optional[int]] = ()) -> Any:
+    """A KVCacheConfig as far as the manager reads it, for callers without vLLM: one group, or one
+    for each of `windows`, of which None stands for full attention."""
+    specs = [types.SimpleNamespace(block_size=block_size, sliding_window=window)
+             for window in windows or (sliding_window,)]
+    return types.SimpleNamespace(
+        num_blocks=num_blocks, quire_host_blocks=host_blocks,
+        kv_cache_groups=[types.SimpleNamespace(kv_cache_spec=spec) for spec in specs])

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """vllm_admission: requests that hold nothing get their first blocks.
 
-The usual request has a prompt without keys, and exactly what was looked up is found for it. It is
+The usual request has one group, a prompt without keys, and finds exactly what was looked up. It is
 admitted here in as few calls as that allows, because a scheduler's step may admit hundreds. Every
 other request is undone, and goes through Table.admit and Table.grow, which know all cases.
 """
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
@@ -26,12 +26,13 @@ class Admission:
         self._table, self._books = table, table.books
         self._size = table.books.block_size
         self._has_usual = table.books.caches and not table.books.windowed and not table.late \
-            and not table.lookahead
+            and not table.lookahead and table.books.group_count == 1
 
     def start(self, request: Any, verified: int, need: int, found: int, cached: int,
-              spare: int) -> Optional[List[KVCacheBlock]]:
-        """Enters a request in the table, and returns its new blocks. None: there are too few, or
-        fewer than `spare` would be left; nothing changed. The numbers are those of Table.grow."""
+              spare: int) -> Optional[Tuple[List[KVCacheBlock], ...]]:
+        """Enters a request in the table, and returns its new blocks per group. None: there are too
+        few, or fewer than `spare` would be left; nothing changed. The numbers are those of
+        Table.grow."""
         table = self._table
         if self._has_usual and need > found and spare == 0:
             new = self._start_usual(request, need, found, cached)
@@ -45,7 +46,7 @@ class Admission:
                 self._books.end(running.sequence)
 
     def _start_usual(self, request: Any, need: int, found: int,
-                     cached: int) -> Optional[List[KVCacheBlock]]:
+                     cached: int) -> Optional[Tuple[List[KVCacheBlock], ...]]:
         """`start` for the usual request. None: it is not that one, and nothing changed."""
         table, size = self._table, self._size
         content, keys = table.content.of(request)
@@ -62,8 +63,8 @@ class Admission:
         admitted = self._books.admit(tokens, found)
         if admitted is None:
             return None
-        running = Running(request, admitted[0], size, len(content), keys, table.scale)
-        running.blocks = table.blocks.of(admitted[1])
+        running = Running(request, admitted[0], size, len(content), keys, table.scale,
+                          [table.blocks.of(admitted[1])])
         running.known = known
         running.adopt(found // size, self._books.host_blocks != 0)
         if end != 0:

@@ -18,11 +18,11 @@ from . import elements
 from .cache import Cache, CacheFlags
 from .elements import COPY, EVENT, ITEM, RESULT, SPAN, UNKNOWN
 from .events import EventKind
-from .groups import Group, GroupKind
 from .instance import Instance
 from .libquire import ffi, new
 from .sequence import Key
 from .step import RUN, CopyKind
+from .vllm_spec import GroupSpec
 
 # Live requests, including those that wait; a sequence that holds nothing takes some 100 bytes.
 _MAX_REQUESTS = 1 << 16
@@ -30,6 +30,7 @@ _TOKENS = ffi.typeof("quire_token[]")
 Tokens = Any  # an array of token ids
 _EVENTS_READ = 512  # per call
 _ITEM_BYTES, _RESULT_BYTES = ITEM.itemsize, RESULT.itemsize
+_EVENT_FIELDS = ("kind", "block", "group", "parent", "position", "token_offset", "level")
 _DROP_PREFIX = 1    # QUIRE_END_DROP_PREFIX
 DEVICE, HOST = 0, 1  # QUIRE_LEVEL_*
 
@@ -37,13 +38,15 @@ DEVICE, HOST = 0, 1  # QUIRE_LEVEL_*
 class Stored(NamedTuple):
     """A block that can be found.
 
-    number  never used for another block
+    number  never used for other tokens; the blocks of all groups with the same tokens have it
+    group   of the cache
     parent  the number of the block before it; 0 if it is first
     place   of its first token
     level   DEVICE or HOST
     """
 
     number: int
+    group: int
     parent: int
     place: int
     tokens: Tokens
@@ -54,19 +57,20 @@ class Changes(NamedTuple):
     """What quire_cache_events told: what was removed, removed it before it stored the rest.
 
     cleared  everything stored before was removed
-    removed  (number, level) of blocks that are not found there any more. A block that moves to
-             another level is stored there too
+    removed  (number, group, level) of blocks that are not found there any more. A block that moves
+             to another level is stored there too
     """
 
     cleared: bool
-    removed: List[Tuple[int, int]]
+    removed: List[Tuple[int, int, int]]
     stored: List[Stored]
 
 
-def _flags(caches: bool, host_blocks: int) -> CacheFlags:
+def _flags(groups: int, caches: bool, host_blocks: int) -> CacheFlags:
+    flags = CacheFlags.ONE_POOL if groups > 1 else CacheFlags(0)
     if not caches:
-        return CacheFlags.NO_PREFIX
-    flags = CacheFlags.EVENTS | CacheFlags.EVENT_TOKENS
+        return flags | CacheFlags.NO_PREFIX
+    flags |= CacheFlags.EVENTS | CacheFlags.EVENT_TOKENS
     return flags | CacheFlags.HOST_PREFIXES if host_blocks else flags
 
 
@@ -75,25 +79,27 @@ def _ignore(source: int, target: int) -> None:
 
 
 class Books:
-    """A cache that keeps books only, in one group.
+    """A cache that keeps books only. Several groups take their blocks from one pool.
 
-    block_size   in tokens
-    windowed     True if tokens see only a window of those before them, or only their own chunk
+    groups       what a block of each group holds
+    block_size   in tokens, of all groups
+    windowed     True if tokens of a group see only a window of those before them, or only their own
+                 chunk
     host_blocks  where evicted blocks are kept
     on_evicted   gets a block, and the block of the host that its content was moved to
     on_restored  gets a block of the host, and the block that its content was moved to
     """
 
-    def __init__(self, instance: Optional[Instance], block_size: int, blocks: int, window: int,
-                 chunked: bool, caches: bool, host_blocks: int = 0):
-        kind = GroupKind.CHUNKED if chunked else GroupKind.WINDOW if window else GroupKind.FULL
-        self.window, self.chunked = window, chunked
-        self.block_size, self.windowed, self.caches = block_size, window != 0, caches
+    def __init__(self, instance: Optional[Instance], groups: Listed[GroupSpec], blocks: int,
+                 caches: bool, host_blocks: int = 0):
+        self.groups, self.group_count = groups, len(groups)
+        self.windows = [(i, group) for i, group in enumerate(groups) if group.window]
+        self.block_size, self.windowed = groups[0].block_size, len(self.windows) != 0
+        self.caches = caches
         self.cache = Cache(
-            instance or Instance(),
-            [Group(layers=1, kv_heads=1, head_dim=1, window=window, kind=kind)],
-            block_tokens=block_size, blocks=blocks, max_sequences=_MAX_REQUESTS,
-            host_blocks=host_blocks, flags=_flags(caches, host_blocks))
+            instance or Instance(), [group.group() for group in groups],
+            block_tokens=self.block_size, blocks=blocks, max_sequences=_MAX_REQUESTS,
+            host_blocks=host_blocks, flags=_flags(len(groups), caches, host_blocks))
         self.host_blocks = host_blocks
         self._copies: List["np.ndarray[Any, Any]"] = []
         self.on_evicted: Callable[[int, int], None] = _ignore
@@ -112,10 +118,10 @@ class Books:
         self._stats = ffi.new("quire_cache_stats *")
         self._stats.struct_size = ffi.sizeof("quire_cache_stats")
         self._events = np.zeros(_EVENTS_READ, EVENT)
-        self._event_tokens = np.zeros(_EVENTS_READ * block_size, elements.TOKEN)
+        self._event_tokens = np.zeros(_EVENTS_READ * self.block_size, elements.TOKEN)
         self._events_info = new("quire_events_info")
         self._grow_ids(64)
-        self._unknown = np.full(block_size, UNKNOWN, elements.TOKEN)
+        self._unknown = np.full(self.block_size, UNKNOWN, elements.TOKEN)
         self._next = 0  # a sequence without keys and tokens, for the next `admit`; 0: none yet
         self.probe_all = self.create([])  # without keys or tokens; lookups start from it
 
@@ -125,13 +131,10 @@ class Books:
         if status < 0:
             self._library.fail(status, self._error)
 
-    def passed(self, computed: int) -> int:
-        """How many of the first blocks a token sees nothing of, if `computed` are before it."""
-        if not self.windowed:
-            return 0
-        if self.chunked:
-            return computed // self.window * self.window // self.block_size
-        return max(0, computed - self.window + 1) // self.block_size
+    def passed(self, computed: int) -> List[int]:
+        """How many of its first blocks a token sees nothing of, in each group, if `computed` are
+        before it."""
+        return [group.passed(computed) for group in self.groups]
 
     # State.
 
@@ -157,14 +160,14 @@ class Books:
                      ffi.from_buffer("quire_cache_event[]", self._events, True), _EVENTS_READ,
                      EVENT.itemsize, ffi.from_buffer(_TOKENS, tokens, True), len(tokens), info)
             part = self._events[:info.event_count]
-            for kind, number, parent, place, first, level in zip(*(
-                    part[field].tolist()
-                    for field in ("kind", "block", "parent", "position", "token_offset", "level"))):
+            for kind, number, group, parent, place, first, level in zip(*(
+                    part[field].tolist() for field in _EVENT_FIELDS)):
                 if kind == EventKind.STORED:
                     found.stored.append(Stored(
-                        number, parent, place, tokens[first:first + self.block_size].copy(), level))
+                        number, group, parent, place,
+                        tokens[first:first + self.block_size].copy(), level))
                 elif kind == EventKind.REMOVED:
-                    found.removed.append((number, level))
+                    found.removed.append((number, group, level))
                 else:
                     found = Changes(True, [], [])
         return found
@@ -223,9 +226,9 @@ class Books:
         return int(self._count[0])
 
     def look_up(self, tokens: "np.ndarray[Any, Any]") -> Tuple[int, List[int]]:
-        """How many of the tokens, the last one apart, are found without keys, and in which blocks:
-        probe, and the blocks of a step that is aborted. There are none if the step would wait. It
-        calls the library directly, because it is called for every request."""
+        """How many of the tokens, the last one apart, are found without keys, and in which blocks
+        of the only group: probe, and the blocks of a step that is aborted. There are none if the
+        step would wait. It calls the library directly, because it is called for every request."""
         api, error, cache = self._api, self._error, self.cache._owned or self.cache._pointer
         total, probe, count = len(tokens), self.probe_all, self._count
         if total == 0:
@@ -253,11 +256,16 @@ class Books:
             self._library.fail(status, error)
         return found, ffi.unpack(self._ids_pointer, held)
 
-    def blocks(self, sequence: int, first: int = 0, step: int = 0) -> List[int]:
-        """A sequence's block table from an entry on; with a step, as the step plans it."""
+    def tables(self, sequence: int, first: int = 0, step: int = 0) -> List[List[int]]:
+        """A sequence's block table of each group, as `blocks` reads it."""
+        return [self.blocks(sequence, first, step, group) for group in range(self.group_count)]
+
+    def blocks(self, sequence: int, first: int = 0, step: int = 0, group: int = 0) -> List[int]:
+        """A sequence's block table in a group, from an entry on; with a step, as the step plans
+        it."""
         while True:
             room = len(self._ids)
-            self._do(self._api.step_blocks, step, sequence, 0, first, self._ids_pointer, room,
+            self._do(self._api.step_blocks, step, sequence, group, first, self._ids_pointer, room,
                      self._count)
             wanted = max(0, self._count[0] - first)
             if wanted <= room:
@@ -292,9 +300,9 @@ class Books:
 
     def admit(self, tokens: "np.ndarray[Any, Any]",
               found: int) -> Optional[Tuple[int, List[int]]]:
-        """A new sequence with these tokens, and its blocks, if exactly `found` of the tokens are in
-        the cache and enough blocks are left. None: nothing changed. It calls the library directly,
-        because it is called for every request."""
+        """A new sequence with these tokens, and its blocks in the only group, if exactly `found` of
+        the tokens are in the cache and enough blocks are left. None: nothing changed. It calls the
+        library directly, because it is called for every request."""
         api, error, cache = self._api, self._error, self.cache._owned or self.cache._pointer
         if self._next == 0:
             self._next = self.create([])

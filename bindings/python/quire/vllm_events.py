@@ -7,9 +7,10 @@ import copy
 import dataclasses
 import importlib
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence as Listed, Tuple
 
 from . import vllm_release
+from .vllm_index import Name
 from .vllm_running import Running, hashes_of
 
 
@@ -75,7 +76,7 @@ class Events:
 
     size       tokens per block
     lookahead  tokens after each block that its hash covers
-    spec       vLLM's spec of the only group
+    specs      vLLM's spec of each group
     scale      how many of vLLM's hashes there are per block
     moves      True if blocks move between levels
     """
@@ -83,19 +84,20 @@ class Events:
     medium = "GPU"
     _media = (medium, "CPU")  # by level
 
-    def __init__(self, size: int, lookahead: int, spec: Any, scale: int, moves: bool = False):
+    def __init__(self, size: int, lookahead: int, specs: Listed[Any], scale: int,
+                 moves: bool = False):
         self._size, self._lookahead, self._scale = size, lookahead, scale
         self._moves = moves
-        self._said: Dict[Any, Any] = {}  # by hash, the event of each block that may move
+        self._said: Dict[Name, Any] = {}  # the event of each block that may move
         self._kinds: Any = _WithoutVllm
         self._hashes: Any = _WithoutVllm
-        self._spec: Tuple[Optional[str], Optional[int]] = (None, None)
+        self._specs: List[Tuple[Optional[str], Optional[int]]] = [(None, None)] * len(specs)
         if "vllm.v1.request" in sys.modules:
             self._kinds = importlib.import_module("vllm.distributed.kv_events")
             self._hashes = importlib.import_module("vllm.v1.core.kv_cache_utils")
-            specs: Any = importlib.import_module("vllm.v1.kv_cache_interface")
-            self._spec = (specs.get_kv_cache_spec_kind(spec).value,
-                          specs.get_kv_cache_spec_sliding_window(spec))
+            kinds: Any = importlib.import_module("vllm.v1.kv_cache_interface")
+            self._specs = [(kinds.get_kv_cache_spec_kind(spec).value,
+                            kinds.get_kv_cache_spec_sliding_window(spec)) for spec in specs]
         self.queue: List[Any] = []
 
     def take(self) -> List[Any]:
@@ -106,19 +108,19 @@ class Events:
             group = getattr(event, "group_idx", None)
             if not hasattr(event, "kv_cache_spec_kind") or group is None:
                 continue
-            if group == 0:
-                event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window = self._spec
+            if 0 <= group < len(self._specs):
+                event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window = self._specs[group]
             else:
                 vllm_release.warn("Group index `%s` not in KV cache metadata", group)
         return taken
 
-    def stored(self, running: Running, begin: int, end: int) -> None:
-        """Blocks of a request, the first and the last + 1, were cached."""
+    def stored(self, group: int, running: Running, begin: int, end: int) -> None:
+        """Blocks of a request in a group, the first and the last + 1, were cached."""
         hashes = running.hash_list()
-        self._tell(running.request, hashes, begin, end)
+        self._tell(running.request, group, hashes, begin, end)
         if self._moves:
             for i in range(begin, end):
-                self._said[hashes[i]] = self._one(self.queue[-1], i - begin)
+                self._said[group, hashes[i]] = self._one(self.queue[-1], i - begin)
 
     def _one(self, event: Any, i: int) -> Any:
         """The event of one of an event's blocks."""
@@ -132,17 +134,18 @@ class Events:
         one.session_id = None  # another request's blocks make this one move
         return one
 
-    def moved(self, hash_: Any, level: int) -> None:
-        """A block with this hash is now on a level."""
-        event = copy.copy(self._said[hash_])
+    def moved(self, name: Name, level: int) -> None:
+        """A block with this name is now on a level."""
+        event = copy.copy(self._said[name])
         event.medium = self._media[level]
         self.queue.append(event)
 
     def reused(self, request: Any, count: int) -> None:
         """A request that asks for it found its first `count` blocks."""
-        self._tell(request, hashes_of(request, self._scale), 0, count)
+        for group in range(len(self._specs)):
+            self._tell(request, group, hashes_of(request, self._scale), 0, count)
 
-    def _tell(self, request: Any, hashes: Any, begin: int, end: int) -> None:
+    def _tell(self, request: Any, group: int, hashes: Any, begin: int, end: int) -> None:
         size, lookahead, convert = self._size, self._lookahead, self._hashes
         tokens = request.all_token_ids
         extra, media = [], 0
@@ -162,18 +165,18 @@ class Events:
             token_ids=tokens[begin * size:end * size], block_size=size,
             lora_id=lora.adapter_id if lora else None, medium=self.medium,
             lora_name=lora.name if lora else None,
-            extra_keys=convert.to_event_extra_keys(extra), group_idx=0,
+            extra_keys=convert.to_event_extra_keys(extra), group_idx=group,
             session_id=getattr(request, "session_id", None),
             lookahead_token_ids=[tokens[(i + 1) * size:(i + 1) * size + lookahead]
                                  for i in range(begin, end)] if lookahead else None))
 
-    def removed(self, hash_: Any, level: int, is_last: bool) -> None:
-        """No block on a level has this hash any more; is_last: none on any."""
+    def removed(self, name: Name, level: int, is_last: bool) -> None:
+        """No block on a level has this name any more; is_last: none on any."""
         if is_last:
-            self._said.pop(hash_, None)
+            self._said.pop(name, None)
         self.queue.append(self._kinds.BlockRemoved(
-            block_hashes=[self._hashes.maybe_convert_block_hash(hash_)],
-            medium=self._media[level], group_idx=0))
+            block_hashes=[self._hashes.maybe_convert_block_hash(name[1])],
+            medium=self._media[level], group_idx=name[0]))
 
     def cleared(self) -> None:
         """Nothing is cached any more."""

@@ -10,6 +10,9 @@ It is kept from the first time that something asks for it, because it costs time
 Connectors ask when they are bound, before there are requests. If there are requests, their cached
 blocks are entered then.
 
+The blocks of all groups with the same tokens have one number, and an entry per group. Which blocks
+are before one is a matter of tokens, so any group's entries tell it.
+
 A block that is evicted to host memory keeps its entry. Events tell on which levels it is; the
 copies of a step tell which blocks they took, because a block may go and come back between two
 reads of the events, into another one.
@@ -21,7 +24,8 @@ Invariants, once `sync` has read all events:
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set
+from typing import (
+    Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence as Listed, Set, Tuple)
 
 from .vllm_books import DEVICE, Books, Changes, Stored, Tokens
 from .vllm_retention import Retention
@@ -29,16 +33,19 @@ from .vllm_running import Running
 from .sequence import Key
 
 _ON_DEVICE = 1 << DEVICE
+Name = Tuple[int, Any]  # a group's number, and vLLM's hash
 
 
 class Entry:
     """A cached block.
 
     number  the library's, in its events
+    group   the KV cache group's number
     hash    vLLM's
     block   its block number; 0: it is not on the device
     place   how many blocks are before it
-    parent  the entry of the block before it; None if it is first, or if that block is not cached
+    parent  an entry of the block before it, of this group or another; None if it is first, or if
+            that block is not cached
     tokens  its tokens, as the library has them
     keys    what else its content depends on
     levels     1 << level for each level on which it is
@@ -46,16 +53,22 @@ class Entry:
     kept    False if vLLM would not keep it (vllm_retention.py): then it is in no answer
     """
 
-    __slots__ = ("number", "hash", "block", "place", "parent", "tokens", "keys", "levels",
+    __slots__ = ("number", "group", "hash", "block", "place", "parent", "tokens", "keys", "levels",
                  "is_shared", "kept")
 
-    def __init__(self, number: int, hash_: Any, block: int, place: int, parent: "Optional[Entry]",
-                 tokens: Tokens, keys: List[Key]):
-        self.number, self.hash, self.block, self.place = number, hash_, block, place
+    def __init__(self, number: int, group: int, hash_: Any, block: int, place: int,
+                 parent: "Optional[Entry]", tokens: Tokens, keys: List[Key]):
+        self.number, self.group, self.hash = number, group, hash_
+        self.block, self.place = block, place
         self.parent, self.tokens, self.keys = parent, tokens, keys
         self.levels = _ON_DEVICE
         self.is_shared = False
         self.kept = True
+
+    @property
+    def name(self) -> Name:
+        """What it is looked up by."""
+        return self.group, self.hash
 
     def chain(self) -> "List[Entry]":
         """The entries from the first block to this one; none if one between is not cached."""
@@ -72,9 +85,9 @@ class Index:
 
     is_held     tells whether something holds an entry's block with its content
     look_up     finds the blocks of an entry and of those before it
-    on_stored   gets a request and the first and last + 1 of its blocks that are new
-    on_moved    gets a hash, and a level on which a block with it now is
-    on_removed  gets a hash, a level on which no cached block has it any more, and True if none has
+    on_stored   gets a group, and a request and the first and last + 1 of its blocks that are new
+    on_moved    gets a name, and a level on which a block with it now is
+    on_removed  gets a name, a level on which no cached block has it any more, and True if none has
     on_cleared  is called when nothing is cached any more
     """
 
@@ -83,46 +96,54 @@ class Index:
                  retention: Optional[Retention] = None):
         self._books, self._retention = books, retention
         self._is_held, self._look_up = is_held, look_up
-        self._entries: Dict[int, Entry] = {}
-        self._by_hash: Dict[Any, List[Entry]] = {}
+        self._entries: Dict[int, Dict[int, Entry]] = {}  # by number and group
+        self._by_name: Dict[Name, List[Entry]] = {}
         self._by_block: Dict[int, Entry] = {}
-        self._passing: Dict[Any, Entry] = {}  # by hash, those that are not kept
+        self._passing: Dict[Name, Entry] = {}  # those that are not kept
         self._by_host: Dict[int, Entry] = {}  # by the block of the host that has the content
         self._nameless: Set[int] = set()      # numbers of blocks that never get an entry
-        self.on_stored: Optional[Callable[[Running, int, int], None]] = None
-        self.on_moved: Optional[Callable[[Any, int], None]] = None
-        self.on_removed: Optional[Callable[[Any, int, bool], None]] = None
+        self.on_stored: Optional[Callable[[int, Running, int, int], None]] = None
+        self.on_moved: Optional[Callable[[Name, int], None]] = None
+        self.on_removed: Optional[Callable[[Name, int, bool], None]] = None
         self.on_cleared: Optional[Callable[[], None]] = None
 
     # Questions. `sync` comes first.
 
     def __len__(self) -> int:
         if not self._books.host_blocks:
-            return len(self._by_hash)
-        return sum(1 for hash_ in self._by_hash if self._levels(hash_) & _ON_DEVICE)
+            return len(self._by_name)
+        return sum(1 for name in self._by_name if self._levels(name) & _ON_DEVICE)
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._by_hash)
+    def __iter__(self) -> Iterator[Name]:
+        return iter(self._by_name)
 
-    def find(self, hash_: Any) -> Optional[Entry]:
-        """The entry with a hash that has been cached for longest, of those on the device."""
-        return self._settle(next((entry for entry in self._by_hash.get(hash_, ())
+    def find(self, group: int, hash_: Any) -> Optional[Entry]:
+        """The entry of a group with a hash that has been cached for longest, of those on the
+        device."""
+        return self._settle(next((entry for entry in self._by_name.get((group, hash_), ())
                                   if entry.levels & _ON_DEVICE), None))
 
-    def keeps(self, hash_: Any) -> bool:
-        """True if a block with the hash is cached and kept."""
-        return hash_ in self._by_hash
+    def keeps(self, group: int, hash_: Any) -> bool:
+        """True if a block of a group with the hash is cached and kept."""
+        return (group, hash_) in self._by_name
 
-    def _first(self, hash_: Any) -> Optional[Entry]:
-        found = self._by_hash.get(hash_)
+    def _first(self, name: Name) -> Optional[Entry]:
+        found = self._by_name.get(name)
         return found[0] if found else None
 
-    def _levels(self, hash_: Any) -> int:
-        """1 << level for each level on which a block with a hash is."""
+    def _levels(self, name: Name) -> int:
+        """1 << level for each level on which a block with a name is."""
         levels = 0
-        for entry in self._by_hash.get(hash_, ()):
+        for entry in self._by_name.get(name, ()):
             levels |= entry.levels
         return levels
+
+    def _entry(self, number: int, group: int) -> Optional[Entry]:
+        return self._entries.get(number, {}).get(group)
+
+    def _any_of(self, number: int) -> Optional[Entry]:
+        """An entry of any group with a number."""
+        return next(iter(self._entries.get(number, {}).values()), None)
 
     def at(self, block: int) -> Optional[Entry]:
         """The entry of a block."""
@@ -131,25 +152,33 @@ class Index:
 
     # Changes.
 
-    def enter(self, running: Running, blocks: List[int], tokens: Tokens,
-              after: Dict[Any, List[int]]) -> None:
+    def enter(self, running: Running, tables: List[List[int]], tokens: Tokens,
+              stored: Listed[Stored]) -> None:
         """Enters what is cached of a request.
 
-        blocks  those that a lookup finds for its first tokens
-        after   {(number of a block or 0, tokens): the numbers of the blocks with these tokens that
-                follow it}
+        tables  the blocks that a lookup finds for its first tokens, per group; 0: the window has
+                passed it there, and it may be cached nevertheless
+        stored  all that is cached
         """
-        parent = None
-        for i, (block, hash_) in enumerate(zip(blocks, running.hash_list())):
+        after: Dict[Any, Set[int]] = {}
+        groups: Dict[int, Set[int]] = {}
+        for at in stored:
+            after.setdefault((at.parent, at.tokens.tobytes()), set()).add(at.number)
+            groups.setdefault(at.number, set()).add(at.group)
+        number, parent = 0, None
+        for i, (*blocks, hash_) in enumerate(zip(*tables, running.hash_list())):
             part = tokens[i * running.size:(i + 1) * running.size]
-            numbers = after.get((parent.number if parent else 0, part.tobytes()), ())
+            numbers = after.get((number, part.tobytes()), ())
             if len(numbers) != 1:
                 return  # keys tell equal tokens apart, and events do not show them
-            entry = self._entries.get(numbers[0])
-            if entry is None:
-                entry = Entry(numbers[0], hash_, block, i, parent, part, running.keys)
-                self._add(entry)
-            parent = entry
+            number = next(iter(numbers))
+            for group in groups[number]:
+                block = blocks[group] or running.tables[group][i].block_id
+                if block != 0 and self._entry(number, group) is None:
+                    entry = Entry(number, group, hash_, block, i, parent, part, running.keys)
+                    entry.is_shared = blocks[group] == 0
+                    self._add(entry)
+            parent = self._any_of(number)
 
     def sync(self) -> None:
         """Reads the events. What they store has no hash: `note` has read what requests named."""
@@ -192,38 +221,51 @@ class Index:
         self._take(changes)
         if running.last_entry is not None and running.last_entry not in self._entries:
             begin = 0  # the library may have begun again at the first block
-        hashes, new = running.hash_list(), []
+        hashes = running.hash_list()
         end = min(end, len(hashes))
+        new: List[List[int]] = [[] for _ in running.tables]
         for at in changes.stored:
             i = at.place // running.size
-            if begin <= i < end and at.number not in self._entries and \
+            if begin <= i < end and self._entry(at.number, at.group) is None and \
                     at.number not in self._nameless:
-                block = running.blocks[i].block_id
-                made = Entry(at.number, hashes[i], block, i, self._entries.get(at.parent),
+                block = running.tables[at.group][i].block_id
+                if block == 0:
+                    continue  # the request's window has passed it
+                made = Entry(at.number, at.group, hashes[i], block, i, self._any_of(at.parent),
                              at.tokens, running.keys)
-                made.kept = self._keeps(running, i)
+                made.kept = self._keeps(running, at.group, i)
                 if self._add(made):
-                    new.append(i)
+                    new[at.group].append(i)
         self.pass_over(changes.stored)
-        entry = None
+        for group, places in enumerate(new):
+            self._meet(running, group, begin, end, places)
+            self._tell_stored(group, running, sorted(places))
+        last = next((entry for entry in (self._first((group, hashes[end - 1]))
+                                         for group in range(len(new))) if entry is not None),
+                    None) if end > begin else None
+        running.last_entry = last.number if last is not None else -1
+
+    def _meet(self, running: Running, group: int, begin: int, end: int, new: List[int]) -> None:
+        """A request has blocks of its own with contents that are cached, in them or in others.
+        Appends to `new` the places of those that are kept from now on."""
+        hashes = running.hash_list()
         for i in range(begin, end):
-            entry = self._first(hashes[i]) or self._passing.get(hashes[i])
-            if entry is not None and not entry.kept and self._keeps(running, i):
-                del self._passing[entry.hash]
+            name = group, hashes[i]
+            entry = self._first(name) or self._passing.get(name)
+            if entry is not None and not entry.kept and self._keeps(running, group, i):
+                del self._passing[name]
                 entry.kept = True
                 if self._add(entry):
                     new.append(i)
-            block = running.blocks[i].block_id
-            if entry is not None and entry.block != block:
+            block = running.tables[group][i].block_id
+            if entry is not None and block != 0 and entry.block != block:
                 entry.is_shared = True
                 if entry.block == 0:  # it was in host memory, and the request computed it anew
                     entry.block = block
                     self._by_block[block] = entry
-        running.last_entry = entry.number if entry is not None else -1
-        self._tell_stored(running, sorted(new))
 
-    def _keeps(self, running: Running, place: int) -> bool:
-        return self._retention is None or self._retention.keeps(running.request, place)
+    def _keeps(self, running: Running, group: int, place: int) -> bool:
+        return self._retention is None or self._retention.keeps(running.request, group, place)
 
     def _settle(self, entry: Optional[Entry]) -> Optional[Entry]:
         """The entry with its block made right. The library caches each content once. If another
@@ -241,49 +283,47 @@ class Index:
         self._by_block[entry.block] = entry
         return entry
 
-    def _tell_stored(self, running: Running, new: List[int]) -> None:
+    def _tell_stored(self, group: int, running: Running, new: List[int]) -> None:
         if self.on_stored is None:
             return
         while new:
             count = next((k for k in range(1, len(new)) if new[k] != new[0] + k), len(new))
-            self.on_stored(running, new[0], new[0] + count)
+            self.on_stored(group, running, new[0], new[0] + count)
             new = new[count:]
 
     def _take(self, changes: Changes) -> None:
         """What was removed, and what moved: a number that has an entry is stored on a level."""
         if changes.cleared:
-            for entries in (self._entries, self._by_hash, self._by_block, self._passing,
+            for entries in (self._entries, self._by_name, self._by_block, self._passing,
                             self._by_host):
                 entries.clear()
             if self.on_cleared is not None:
                 self.on_cleared()
         for at in changes.stored:
-            entry = self._entries.get(at.number)
+            entry = self._entry(at.number, at.group)
             if entry is not None:
                 self._arrive(entry, at.level)
-        for number, level in changes.removed:
-            entry = self._entries.get(number)
+        for number, group, level in changes.removed:
+            entry = self._entry(number, group)
             if entry is not None:
                 self._remove(entry, level)
 
     def _arrive(self, entry: Entry, level: int) -> None:
-        is_new = not self._levels(entry.hash) & 1 << level
+        is_new = not self._levels(entry.name) & 1 << level
         entry.levels |= 1 << level
         if is_new and self.on_moved is not None:
-            self.on_moved(entry.hash, level)
+            self.on_moved(entry.name, level)
 
     def _add(self, entry: Entry) -> bool:
-        """Adds an entry. True: it is kept, and no other one on the device has its hash."""
-        if not entry.kept and entry.hash not in self._by_hash:
-            self._passing.setdefault(entry.hash, entry)
-            self._entries[entry.number] = entry
-            self._by_block[entry.block] = entry
+        """Adds an entry. True: it is kept, and no other one on the device has its name."""
+        self._entries.setdefault(entry.number, {})[entry.group] = entry
+        self._by_block[entry.block] = entry
+        if not entry.kept and entry.name not in self._by_name:
+            self._passing.setdefault(entry.name, entry)
             return False
         entry.kept = True
-        is_new = not self._levels(entry.hash) & _ON_DEVICE
-        self._by_hash.setdefault(entry.hash, []).append(entry)
-        self._entries[entry.number] = entry
-        self._by_block[entry.block] = entry
+        is_new = not self._levels(entry.name) & _ON_DEVICE
+        self._by_name.setdefault(entry.name, []).append(entry)
         return is_new
 
     def _remove(self, entry: Entry, level: int) -> None:
@@ -293,17 +333,20 @@ class Index:
         entry.levels &= ~(1 << level)
         if entry.levels == 0:
             self._drop(entry)
-        levels = self._levels(entry.hash)
+        levels = self._levels(entry.name)
         if entry.kept and not levels & 1 << level and self.on_removed is not None:
-            self.on_removed(entry.hash, level, levels == 0)
+            self.on_removed(entry.name, level, levels == 0)
 
     def _drop(self, entry: Entry) -> None:
-        del self._entries[entry.number]
+        same_number = self._entries[entry.number]
+        del same_number[entry.group]
+        if not same_number:
+            del self._entries[entry.number]
         if not entry.kept:
-            if self._passing.get(entry.hash) is entry:
-                del self._passing[entry.hash]
+            if self._passing.get(entry.name) is entry:
+                del self._passing[entry.name]
             return
-        same = self._by_hash[entry.hash]
+        same = self._by_name[entry.name]
         same.remove(entry)
         if not same:
-            del self._by_hash[entry.hash]
+            del self._by_name[entry.name]

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """vllm_pins: blocks that are held for others than requests, as by vLLM's touch and free_blocks.
 
-The library holds blocks for sequences, each from its first block on. So a pin is a sequence: a fork
-of a request that holds the block, or a new one that finds it. It holds the blocks before it too.
+A pin is a sequence, which holds blocks from its first one on: a fork of a request that holds the
+block, or a new one that finds it. It holds the blocks before it too. Blocks without content are
+held by a lease.
 """
 
 from __future__ import annotations
 
-from typing import Any, Iterable, List, Optional, Set
+from typing import Any, Iterable, List, Optional, Sequence as Listed, Set
 
 import numpy as np
 
 from .elements import UNKNOWN
 from .errors import UnsupportedError
+from .lease import Lease
 from .step import RUN
 from .vllm_blocks import KVCacheBlock
 from .vllm_running import Running
@@ -34,14 +36,16 @@ class Pins:
     def __init__(self, table: Table):
         self._table = table
         self._pins: List[_Pin] = []
+        self._lease: Optional[Lease] = None  # holds the blocks without content
+        self._taken: Set[int] = set()
 
     def count(self, block: int) -> int:
         """How often a block is pinned and not returned."""
-        return sum(pin.asked.count(block) for pin in self._pins)
+        return sum(pin.asked.count(block) for pin in self._pins) + (block in self._taken)
 
     def holds(self, block: int) -> bool:
         """True if a pin holds the block, asked for or not."""
-        return any(block in pin.ids for pin in self._pins)
+        return block in self._taken or any(block in pin.ids for pin in self._pins)
 
     def add(self, blocks: Iterable[KVCacheBlock], holders: Iterable[Running]) -> None:
         """Holds blocks that `holders` hold or that are cached. Errors: UnsupportedError if one is
@@ -67,8 +71,9 @@ class Pins:
 
     def _pin(self, block: KVCacheBlock, holders: Iterable[Running]) -> _Pin:
         for running in holders:
-            if block in running.blocks[:running.given]:
-                return self._fork(running, running.blocks.index(block) + 1)
+            place = running.place_of(block)
+            if place is not None and place[1] < running.given:
+                return self._fork(running, place[1] + 1)
         index = self._table.index
         entry = index.at(block.block_id) if index is not None else None
         chain = entry.chain() if entry is not None else []
@@ -76,25 +81,41 @@ class Pins:
         if sequence is None:
             raise UnsupportedError(f"block {block.block_id} cannot be held: no request holds it, "
                                    "and it is not cached, or there is no block beside it")
-        return _Pin(sequence, set(self._table.books.blocks(sequence)), [])
+        return self._of(sequence)
 
     def new(self, count: int) -> List[int]:
         """Takes and holds blocks without content. Errors: ValueError if there are too few."""
-        books = self._table.books
+        cache = self._table.books.cache
         self._table.give_back()
-        sequences = [books.create([]) for _ in range(count)]
-        if not books.extend(sequences):
-            for sequence in sequences:
-                books.end(sequence)
-            raise ValueError(f"there are not {count} free blocks")
-        ids = [books.blocks(sequence)[0] for sequence in sequences]
-        self._pins += [_Pin(sequence, {i}, [i]) for sequence, i in zip(sequences, ids)]
+        if self._lease is None:
+            self._lease = cache.lease()
+        with cache.begin() as step:
+            taken = self._lease.take(step, count)
+            if taken is None:
+                raise ValueError(f"there are not {count} free blocks")
+            step.commit()
+            step.finish()
+        ids: List[int] = taken.tolist()
+        self._taken.update(ids)
         return ids
+
+    def _give(self, blocks: Listed[int]) -> None:
+        """Returns blocks that `new` took."""
+        assert self._lease is not None
+        self._taken.difference_update(blocks)
+        with self._table.books.cache.begin() as step:
+            self._lease.give(step, blocks)
+            step.commit()
+            step.finish()
+
+    def _of(self, sequence: int) -> _Pin:
+        """A pin whose blocks are all that a sequence holds."""
+        tables = self._table.books.tables(sequence)
+        return _Pin(sequence, {block for table in tables for block in table if block != 0}, [])
 
     def _fork(self, running: Running, count: int) -> _Pin:
         tokens = min(count * running.size, running.known)
-        sequence = self._table.books.fork(running.sequence, tokens)
-        return _Pin(sequence, {b.block_id for b in running.blocks[:count]}, [])
+        return self._of(self._table.books.fork(running.sequence, tokens))
 
     def _take(self, tokens: List[Any], keys: Any) -> Optional[int]:
         """A sequence that holds the cached blocks of these tokens. The step that takes them needs
@@ -118,11 +139,16 @@ class Pins:
         # First those pins whose blocks all return, so that they end; the largest of them first.
         pins = sorted(self._pins, key=lambda p: (len(set(p.asked) - set(ids)), -len(p.asked)))
         left = [list(pin.asked) for pin in pins]
-        for name in ids:
+        taken = [name for name in ids if name in self._taken]
+        if len(taken) != len(set(taken)):
+            return False
+        for name in (name for name in ids if name not in self._taken):
             asked = next((asked for asked in left if name in asked), None)
             if asked is None:
                 return False
             asked.remove(name)
+        if taken:
+            self._give(taken)
         for pin, asked in zip(pins, left):
             pin.asked = asked
             if not asked:

@@ -7,14 +7,15 @@ They offer what those callers use. Everything else is missing, so that its use i
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from .errors import UnsupportedError
 from .vllm_blocks import Blocks, KVCacheBlock
 from .vllm_events import Events
 from .vllm_index import Entry, Index
 from .vllm_pins import Pins
-from .vllm_running import Running
+from .vllm_running import Running, group_suffix
+from .vllm_spec import GroupSpec, Spec
 from .vllm_table import Table
 
 
@@ -50,8 +51,8 @@ class FreeQueue:
     def get_all_free_blocks(self) -> List[KVCacheBlock]:
         """The free and the cached blocks, the next one to be taken first; those in reserve last."""
         table = self._pool.table
-        reserved = [block for running in table.running.values()
-                    for block in running.blocks[running.given:]]
+        reserved = [block for running in table.running.values() for table_ in running.tables
+                    for block in table_[running.given:]]
         return self._pool.blocks.of(table.books.free_order()) + reserved
 
     def iter_blocks_after(self, cursor: Optional[KVCacheBlock]) -> Iterator[KVCacheBlock]:
@@ -76,18 +77,19 @@ class CachedBlocks:
     def _cache(self) -> Dict[Any, KVCacheBlock]:
         """The whole map, made anew."""
         index, blocks = self._pool.index(), self._pool.blocks
-        found = ((hash_, index.find(hash_)) for hash_ in list(index))
-        return {hash_ + bytes(4): blocks[entry.block] for hash_, entry in found if entry}
+        found = ((name, index.find(*name)) for name in list(index))
+        return {name[1] + group_suffix(name[0]): blocks[entry.block]
+                for name, entry in found if entry}
 
     def get_one_block(self, key: Any) -> Optional[KVCacheBlock]:
         """A cached block with a hash."""
-        found = self._pool.get_cached_block(key[:-4], [0]) if key[-4:] == bytes(4) else None
+        found = self._pool.get_cached_block(key[:-4], [int.from_bytes(key[-4:], "big")])
         return found[0] if found else None
 
     def contain(self, key: Any, block_id: int) -> bool:
         """True if a block is cached with a hash."""
         entry = self._pool.index().at(block_id)
-        return entry is not None and entry.hash + bytes(4) == key
+        return entry is not None and entry.hash + group_suffix(entry.group) == key
 
 
 class BlockPool:
@@ -143,11 +145,12 @@ class BlockPool:
 
     def get_cached_block(self, block_hash: Any,
                          kv_cache_group_ids: List[int]) -> Optional[List[KVCacheBlock]]:
-        """The cached block with a hash, once per group asked for; None if there is none."""
-        entry = self.index().find(block_hash)
-        if entry is None or any(kv_cache_group_ids):
+        """The cached block with a hash in each group asked for; None if a group has none."""
+        index = self.index()
+        entries = [index.find(group, block_hash) for group in kv_cache_group_ids]
+        if any(entry is None for entry in entries):
             return None
-        return [self.blocks[entry.block]] * len(kv_cache_group_ids)
+        return [self.blocks[entry.block] for entry in entries if entry is not None]
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """Blocks are not found any more. Requests keep those that they hold. The blocks after them
@@ -157,8 +160,7 @@ class BlockPool:
         if ids and max(ids) >= self.num_gpu_blocks:
             raise ValueError(f"there is no block {max(ids)}")
         index = self.index()
-        held = {block.block_id for running in self._holders()
-                for block in running.blocks[:running.given]}
+        held = {block.block_id for running in self._holders() for block in running.held()}
         for block_id in ids - held:
             if index.at(block_id) is not None or self.pins.holds(block_id):
                 raise UnsupportedError(f"block {block_id} cannot be evicted: it is cached, and no "
@@ -193,17 +195,17 @@ class BlockPool:
 
     def _is_held(self, entry: Entry) -> bool:
         """True if something holds the block of an entry, with the entry's content."""
-        return any(running.has(entry.place, entry.block, entry.hash)
+        return any(running.has(entry.group, entry.place, entry.block, entry.hash)
                    for running in self._holders()) or self.pins.holds(entry.block)
 
     def references(self, block: KVCacheBlock) -> int:
         """How many requests and others hold a block."""
         return self.pins.count(block.block_id) + sum(
-            block in running.blocks[:running.given] for running in self._holders())
+            block in running.held() for running in self._holders())
 
     def pop(self, running: Running) -> List[KVCacheBlock]:
         """The blocks of a removed request, which holds them until free_blocks returns them."""
-        blocks = running.blocks[:running.given]
+        blocks = list(running.held())
         self._popped.setdefault(tuple(block.block_id for block in blocks), []).append(running)
         return blocks
 
@@ -238,10 +240,11 @@ class GroupManager:
 
     retains_longer_hit = False
 
-    def __init__(self, spec: Any, block_size: int, pool: BlockPool, zeroes: bool, use_eagle: bool):
-        self.kv_cache_spec = spec
-        self.kv_cache_group_id = 0
-        self.block_size = block_size
+    def __init__(self, number: int, spec: GroupSpec, pool: BlockPool, zeroes: bool,
+                 use_eagle: bool):
+        self.kv_cache_spec = spec.spec
+        self.kv_cache_group_id = number
+        self.block_size = spec.block_size
         self.block_pool = pool
         self._null_block = pool.null_block
         self.use_eagle = use_eagle
@@ -252,7 +255,7 @@ class GroupManager:
     @property
     def req_to_blocks(self) -> Dict[str, List[KVCacheBlock]]:
         """The blocks of each request."""
-        return {name: running.blocks[:running.given]
+        return {name: running.tables[self.kv_cache_group_id][:running.given]
                 for name, running in self.block_pool.table.running.items()}
 
     @property
@@ -272,23 +275,27 @@ class GroupManager:
         return taken
 
 
-class UnitaryKVCacheCoordinator:
-    """vLLM's coordinator, as far as the scheduler and connectors read it."""
+class KVCacheCoordinator:
+    """vLLM's coordinators, as far as the scheduler and connectors read them."""
 
     enable_partial_hash_hits = False
     num_reprefillable_tokens = 0
-    def __init__(self, manager: GroupManager, config: Any, most_blocks: int):
-        self.single_type_managers = (manager,)
+
+    def __init__(self, managers: Tuple[GroupManager, ...], config: Any, spec: Spec,
+                 eagle_groups: Set[int]):
+        self.single_type_managers = managers
         self.kv_cache_config = config
-        self.block_pool = manager.block_pool
-        self.eagle_group_ids = {0} if manager.use_eagle else set()
+        self.block_pool = managers[0].block_pool
+        self.eagle_group_ids = eagle_groups
         self.retention_interval = getattr(config, "prefix_cache_retention_interval", None)
-        self._most_blocks = most_blocks
+        self._spec = spec
 
     def get_blocks(self, request_id: str) -> Tuple[List[KVCacheBlock], ...]:
         """The blocks of a request, per group."""
         running = self.block_pool.table.running.get(request_id)
-        return ([] if running is None else running.blocks[:running.given],)
+        if running is None:
+            return tuple([] for _ in self.single_type_managers)
+        return tuple(table[:running.given] for table in running.tables)
 
     def get_num_blocks_to_allocate(self, request_id: str, num_tokens: int,
                                    new_computed_blocks: Any = ((),),
@@ -297,10 +304,19 @@ class UnitaryKVCacheCoordinator:
                                    num_tokens_main_model: int = 0,
                                    apply_admission_cap: bool = False, prefill_end: int = 0) -> int:
         """How many more blocks a request needs to hold `num_tokens`."""
-        size = self.single_type_managers[0].block_size
-        wanted = -(-num_tokens // size)
-        if apply_admission_cap:
-            wanted = min(wanted, self._most_blocks)
         running = self.block_pool.table.running.get(request_id)
-        held = running.given if running else len(new_computed_blocks[0])
-        return max(0, wanted - held)
+        needed = 0
+        for group, found in zip(self._spec.groups, new_computed_blocks):
+            wanted = -(-num_tokens // group.block_size)
+            if apply_admission_cap:
+                wanted = min(wanted, group.most_blocks)
+            needed += max(0, wanted - (running.given if running else len(found)))
+        return needed
+
+
+class UnitaryKVCacheCoordinator(KVCacheCoordinator):
+    """Of one group: callers tell it by its name."""
+
+
+class HybridKVCacheCoordinator(KVCacheCoordinator):
+    """Of several groups."""

@@ -11,37 +11,46 @@ A place that several requests pass is kept if one of them keeps it.
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Dict, Optional, Sequence as Listed
+
+from .vllm_spec import GroupSpec
 
 
 class Retention:
     """What is kept of requests.
 
     interval  tokens; 0: only what the same prompt needs
-    need      blocks before a place that a request going on from there sees
+    windows   of the groups that have one, by their numbers; the blocks of other groups are all kept
+    needs     for these groups, the blocks before a place that a request going on from there sees
     """
 
-    def __init__(self, interval: int, window: int, block_size: int):
+    def __init__(self, interval: int, windows: Dict[int, int], block_size: int):
         self._segment = interval // block_size
         self._size = block_size
-        self.need = -(-(window - 1) // block_size)
+        self.needs = {group: -(-(window - 1) // block_size) for group, window in windows.items()}
 
-    def keeps(self, request: Any, block: int) -> bool:
-        """True if the request's block of this number, from 0, is kept."""
-        end = (request.num_prompt_tokens - 1) // self._size
-        if end - self.need <= block < end:
+    def keeps(self, request: Any, group: int, block: int) -> bool:
+        """True if the request's block of this number, from 0, is kept in a group."""
+        need = self.needs.get(group)
+        if need is None:
             return True
-        return self._segment != 0 and block % self._segment >= self._segment - self.need
+        shared = getattr(request, "shared_prefix_boundary", 0) // self._size
+        for end in ((request.num_prompt_tokens - 1) // self._size, shared):
+            if end - need <= block < end:
+                return True
+        return self._segment != 0 and block % self._segment >= self._segment - need
 
 
-def retention_of(config: Any, window: int, chunked: bool, block_size: int,
-                 use_eagle: bool) -> Optional[Retention]:
+def retention_of(config: Any, groups: Listed[GroupSpec], use_eagle: bool) -> Optional[Retention]:
     """The retention of a KVCacheConfig. None: everything is kept, as with EAGLE, whose lookups
     also need a block that they then drop."""
     interval = getattr(config, "prefix_cache_retention_interval", None)
-    if interval is None or not window or chunked or use_eagle:
+    windows = {i: group.window for i, group in enumerate(groups)
+               if group.window and not group.chunked}
+    if interval is None or not windows:
         return None
-    if interval < 0 or interval % block_size != 0:
+    size = groups[0].block_size
+    if interval < 0 or interval % size != 0:
         raise ValueError(f"prefix_cache_retention_interval is {interval}: a multiple of the block "
-                         f"size, {block_size}, and not negative")
-    return Retention(interval, window, block_size)
+                         f"size, {size}, and not negative")
+    return None if use_eagle else Retention(interval, windows, size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vllm_spec: what a KVCacheConfig of vLLM says about the blocks of its only group.
+"""vllm_spec: what a KVCacheConfig of vLLM says about the blocks of its groups.
 
 Kinds are told apart by the exact name of the spec's class: another class, also a derived one, has
 rules for its blocks that are not known here, and is refused.
@@ -7,9 +7,10 @@ rules for its blocks that are not known here, and is refused.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, List, Tuple
 
 from .errors import UnsupportedError
+from .groups import Group, GroupKind
 
 # A FullAttentionSpec may have a window: layers with windows that share its blocks with others
 # without one, so that no block may be returned early.
@@ -17,26 +18,24 @@ _FULL = ("FullAttentionSpec", "MLAAttentionSpec")
 _WINDOWED = ("SlidingWindowSpec", "SlidingWindowMLASpec")
 _CHUNKED = ("ChunkedLocalAttentionSpec",)
 _CROSS = ("CrossAttentionSpec",)
-_LARGEST = 256  # tokens of a block, see quire_cache_desc.block_tokens
+_LARGEST = 4096  # tokens of a block, see quire_cache_desc.block_tokens
+_MOST_GROUPS = 16  # of a cache
 _PLAIN = ("SimpleNamespace",)  # of quire.vllm.config: windowed if it has a window
 
 
-class Spec:
-    """The only group of a KVCacheConfig.
+class GroupSpec:
+    """One group of a KVCacheConfig.
 
+    spec         vLLM's
+    block_size   in tokens
     window       tokens that a token sees, or of a chunk; 0 for all
     chunked      True if a token sees the tokens of its own chunk
     crosses      True if its blocks hold an encoder's tokens
     most_blocks  that a request may hold at a time
     """
 
-    def __init__(self, config: Any, tokens_in_flight: int):
-        groups = config.kv_cache_groups
-        if len(groups) != 1:
-            raise UnsupportedError("several KV cache groups are not supported by quire.vllm: vLLM "
-                                   f"numbers the blocks of its {len(groups)} groups as one pool")
-        self.spec = groups[0].kv_cache_spec
-        spec = self.spec
+    def __init__(self, spec: Any, tokens_in_flight: int):
+        self.spec = spec
         if type(spec).__name__ == "UniformTypeKVCacheSpecs":
             spec = next(iter(spec.kv_cache_specs.values()))
         name = type(spec).__name__
@@ -45,20 +44,73 @@ class Spec:
             raise UnsupportedError(f"{name} is not supported by quire.vllm, only "
                                    f"{', '.join(known[:-1])} and {known[-1]}")
         self.block_size: int = spec.block_size
-        if self.block_size > _LARGEST or self.block_size & (self.block_size - 1):
+        if self.block_size > _LARGEST:
             raise UnsupportedError(f"blocks of {self.block_size} tokens are not supported by "
-                                   f"quire.vllm: a power of two, at most {_LARGEST}")
+                                   f"quire.vllm: at most {_LARGEST}")
         self.crosses = name in _CROSS
         self.chunked = name in _CHUNKED
-        self.window = spec.attention_chunk_size if self.chunked else 0
+        self.window: int = spec.attention_chunk_size if self.chunked else 0
         if name in _WINDOWED + _PLAIN:
             self.window = (getattr(spec, "sliding_window", None) or 0) + \
                 (getattr(spec, "extra_retained_tokens", 0) or 0)
-        if not self.window and (getattr(config, "prefix_cache_retention_interval", None) or 0) > 0:
-            raise ValueError("prefix_cache_retention_interval is set, and the model has no "
-                             "sliding-window or Mamba layers")
         self.most_blocks = 1 << 62
         if self.chunked:
             self.most_blocks = -(-(self.window + tokens_in_flight) // self.block_size)
         elif self.window:
             self.most_blocks = -(-(self.window - 1 + tokens_in_flight) // self.block_size) + 1
+
+    def group(self) -> Group:
+        """The library's group; a cross-attention group alone holds its tokens like any other."""
+        kind = GroupKind.CHUNKED if self.chunked else \
+            GroupKind.WINDOW if self.window else GroupKind.FULL
+        return Group(layers=1, kv_heads=1, head_dim=1, window=self.window, kind=kind)
+
+    def passed(self, computed: int) -> int:
+        """How many of the first blocks a token sees nothing of, if `computed` are before it."""
+        if not self.window:
+            return 0
+        if self.chunked:
+            return computed // self.window * self.window // self.block_size
+        return max(0, computed - self.window + 1) // self.block_size
+
+
+class Spec:
+    """The groups of a KVCacheConfig.
+
+    groups      one or several, whose blocks have the same number of tokens
+    block_size  of all groups
+    windowed    True if a group has a window or chunks
+    crosses     True if the only group's blocks hold an encoder's tokens
+    """
+
+    def __init__(self, config: Any, tokens_in_flight: int):
+        self.groups: List[GroupSpec] = [GroupSpec(group.kv_cache_spec, tokens_in_flight)
+                                        for group in config.kv_cache_groups]
+        groups = self.groups
+        if not groups or len(groups) > _MOST_GROUPS:
+            raise UnsupportedError(f"{len(groups)} KV cache groups are not supported by "
+                                   f"quire.vllm, only 1 to {_MOST_GROUPS}")
+        self.block_size = groups[0].block_size
+        sizes = sorted({group.block_size for group in groups})
+        if len(sizes) > 1:
+            raise UnsupportedError(f"groups with blocks of {sizes} tokens are not supported by "
+                                   "quire.vllm: all groups need the same number")
+        self.crosses = groups[0].crosses
+        if len(groups) > 1 and any(group.crosses for group in groups):
+            raise UnsupportedError("cross-attention beside other KV cache groups is not supported "
+                                   "by quire.vllm")
+        self.windowed = any(group.window for group in groups)
+        interval = getattr(config, "prefix_cache_retention_interval", None)
+        if interval and not self.windowed:
+            raise ValueError("prefix_cache_retention_interval is set, and the model has no "
+                             "sliding-window or Mamba layers")
+
+    @property
+    def windows(self) -> List[Tuple[int, GroupSpec]]:
+        """The groups that have a window or chunks, with their numbers."""
+        return [(i, group) for i, group in enumerate(self.groups) if group.window]
+
+    def most_of(self, tokens: int) -> int:
+        """How many blocks a request with so many tokens holds at most at a time."""
+        return sum(min(-(-tokens // group.block_size), group.most_blocks)
+                   for group in self.groups)

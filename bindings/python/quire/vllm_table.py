@@ -11,14 +11,14 @@ short they are given back, and nothing is reserved while few are left, so that n
 hardly a cached block is evicted, for the sake of a reservation.
 
 Invariants:
-  (1) reserved == the sum of len(blocks) - given over all requests
+  (1) reserved == the sum of len(blocks) - given over all requests, times the number of groups
   (2) named <= due <= room, all of them whole blocks
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Container, Dict, List, Optional, Set, Tuple
 
 import numpy as np
 
@@ -37,6 +37,12 @@ from .vllm_window import Window
 _LEAST_RESERVED = 4  # requests: a step for fewer of them saves nothing
 _RESERVED_SHARE = 8  # a reservation takes at most one in 8 of the blocks that are left
 _NEVER = 1 << 62     # a request with this mark caches nothing more
+Tables = List[List[int]]  # numbers of blocks, per group
+
+
+def _first_in(blocks: List[int], some: Container[int]) -> int:
+    """How many blocks are before the first one that is among some; all if none is."""
+    return next((i for i, block in enumerate(blocks) if block in some), len(blocks))
 
 
 class Table:
@@ -71,57 +77,83 @@ class Table:
     # Lookup.
 
     def look_up(self, request: Any, most: Optional[int],
-                drops_last: bool) -> Tuple[int, List[int]]:
+                drops_last: bool) -> Tuple[int, Tables, int]:
         """How many of a request's first tokens are found, at most `most` and never the last one,
-        and in which blocks; with drops_last without the last block."""
+        and in which blocks of each group; with drops_last without the last block. And how many are
+        cached in all: more, if blocks that are not kept follow, else 0."""
         if self._due:
             self.name_due()
         tokens, keys = self.content.of(request)
         if self.lookahead:
             tokens = np.append(tokens, np.uint32(UNKNOWN))
-        tokens = tokens if most is None else tokens[:most + 1]
-        found = self.found(keys, tokens, drops_last)
-        if self.retention is not None and found[0]:
+        if drops_last and self.books.group_count > 1:
+            count, tables = self._found_before_one(keys, tokens, len(ids(request)), most)
+        else:
+            tokens = tokens if most is None else tokens[:most + 1]
+            count, tables = self.found(keys, tokens, drops_last)
+        most_cached = count
+        if self.retention is not None and count:
             hashes = hashes_of(request, self.scale)
-            while found[0] and not self._is_kept(hashes, found[0] // self.books.block_size):
-                found = self.found(keys, tokens[:found[0] - self.books.block_size + 1], False)
-        return found
+            while count and not self._is_kept(hashes, count // self.books.block_size):
+                count, tables = self.found(keys, tokens[:count - self.books.block_size + 1], False)
+        return count, tables, most_cached if most_cached > count else 0
+
+    def _found_before_one(self, keys: List[Key], tokens: Any, known: int,
+                          most: Optional[int]) -> Tuple[int, Tables]:
+        """What is found before a block that is found as well, which may hold the last of the
+        `known` tokens: so vLLM drops a block from a hit in several groups."""
+        size = self.books.block_size
+        most = known - 1 if most is None else min(most, known - 1)
+        longest = np.append(tokens, np.uint32(UNKNOWN))[:most + size + 1]
+        count = self.found(keys, longest, False)[0] - size
+        return (0, self.nothing) if count <= 0 else \
+            self.found(keys, tokens[:min(count, most) + 1], False)
 
     def _is_kept(self, hashes: Any, end: int) -> bool:
         """True if the blocks that a request sees are kept which goes on after block `end`."""
         assert self.retention is not None and self.index is not None
         self.index.sync()
-        return all(self.index.keeps(hashes[place])
-                   for place in range(max(0, end - self.retention.need), end))
+        return all(self.index.keeps(group, hashes[place])
+                   for group, need in self.retention.needs.items()
+                   for place in range(max(0, end - need), end))
 
-    def found(self, keys: List[Key], tokens: Any, drops_last: bool) -> Tuple[int, List[int]]:
-        """How many of some tokens are found, the last one apart, and in which blocks. There are no
-        blocks if there is none for the token after them: then a request could not take them."""
-        if not keys and not drops_last and not self.bad:
-            return self.books.look_up(tokens)
+    def found(self, keys: List[Key], tokens: Any, drops_last: bool) -> Tuple[int, Tables]:
+        """How many of some tokens are found, the last one apart, and in which blocks of each group.
+        There are no blocks if there is none for the token after them: then a request could not take
+        them."""
+        if not keys and not drops_last and not self.bad and self.books.group_count == 1:
+            count, ids_ = self.books.look_up(tokens)
+            return count, [ids_]
+        size = self.books.block_size
         probe = self.books.create(keys) if keys else self.books.probe_all
         try:
             count = self.books.probe(probe, tokens)
             if drops_last and count != 0:
-                count = self.books.probe(probe, tokens[:count - self.books.block_size + 1])
-            if count == 0:
-                return 0, []
-            blocks = self._shown(probe, tokens[:count + 1], count)
-            if self.bad:
-                first = next((i for i, b in enumerate(blocks) if b in self.bad), len(blocks))
-                blocks = blocks[:first]
-                count = first * self.books.block_size
-            return count, blocks
+                count = self.books.probe(probe, tokens[:count - size + 1])
+            while count:
+                tables = self._shown(probe, tokens[:count + 1], count)
+                if not self.bad:
+                    return count, tables
+                good = min(_first_in(table, self.bad) for table in tables)
+                if good == count // size:
+                    return count, tables
+                count = self.books.probe(probe, tokens[:good * size + 1])
+            return 0, self.nothing
         finally:
             if keys:
                 self.books.end(probe)
 
-    def _shown(self, probe: int, tokens: Any, count: int) -> List[int]:
+    @property
+    def nothing(self) -> Tables:
+        """No blocks in any group."""
+        return [[] for _ in self.books.groups]
+
+    def _shown(self, probe: int, tokens: Any, count: int) -> Tables:
         """The blocks that were found: a step would take them, but it is aborted."""
         self.books.begin(probe, tokens, 0)
-        blocks = self.books.blocks(probe, step=self.books.step)
+        tables = self.books.tables(probe, step=self.books.step)
         self.books.abort()
-        return blocks[:count // self.books.block_size]
+        return [table[:count // self.books.block_size] for table in tables]
 
     # Growth.
 
@@ -133,15 +165,15 @@ class Table:
             keys = self.content.of(request)[1]
             count = len(ids(request))
         running = Running(request, self.books.create(keys), self.books.block_size, count, keys,
-                          self.scale)
+                          self.scale, [[] for _ in self.books.groups])
         if count < self.lookahead:
             running.mark = _NEVER  # the keys lack some of the first tokens
         return running
 
     def grow(self, running: Running, verified: int, need: int, found: int, cached: int,
-             spare: int) -> Optional[List[KVCacheBlock]]:
-        """Gives a request slots for `need` tokens, and returns its new blocks. None: there are too
-        few, or fewer than `spare` would be left; nothing changed.
+             spare: int) -> Optional[Tuple[List[KVCacheBlock], ...]]:
+        """Gives a request slots for `need` tokens, and returns its new blocks per group. None:
+        there are too few, or fewer than `spare` would be left; nothing changed.
 
         found   tokens that must be in the cache, for a request that holds nothing
         cached  tokens whose full blocks may enter the cache
@@ -154,12 +186,12 @@ class Table:
         if self.books.windowed or count > len(running.blocks):
             if not self._step(running, verified, need, found, cached, spare):
                 return None
-        elif spare and self.free_count() - (count - running.given) < spare:
+        elif spare and self.free_count() - self.books.group_count * (count - running.given) < spare:
             return None
         self.running[running.request.request_id] = running
         running.adopt(found // size, self.books.host_blocks != 0)
         new = running.give(max(count, running.given))
-        self.reserved += len(running.blocks) - running.given - before
+        self.reserved += self.books.group_count * (len(running.blocks) - running.given - before)
         self.name_later(running, cached)
         return new
 
@@ -218,11 +250,13 @@ class Table:
         if named > running.named:
             running.named = named
             running.name(named)
-        running.blocks += self.blocks.of(self.books.blocks(running.sequence, len(running.blocks)))
+        begin = len(running.blocks)
+        for group, table in enumerate(running.tables):
+            table += self.blocks.of(self.books.blocks(running.sequence, begin, group=group))
         if self.books.windowed:
             self.window.stepped(running, first)
             if running.given == 0:
-                running.passed = running.front
+                running.passed = list(running.front)
 
     # Reservation.
 
@@ -232,23 +266,26 @@ class Table:
             return
         wanting = [r for r in self.running.values() if len(r.blocks) == r.given]
         count = len(wanting)
-        if count < _LEAST_RESERVED or count * _RESERVED_SHARE > self.books.available():
+        blocks = count * self.books.group_count
+        if count < _LEAST_RESERVED or blocks * _RESERVED_SHARE > self.books.available():
             return
         self.name_due()
         if not self.books.extend([r.sequence for r in wanting]):
             return
         for running in wanting:
             running.known += self.books.block_size
-            ids_ = self.books.blocks(running.sequence, len(running.blocks))
-            running.blocks.append(self.blocks[ids_[0]])
-        self.reserved += count
+            begin = len(running.blocks)
+            for group, table in enumerate(running.tables):
+                table += self.blocks.of(self.books.blocks(running.sequence, begin, group=group))
+        self.reserved += blocks
 
     def give_back(self) -> None:
         """Returns all reserved blocks."""
         for running in self.running.values():
             if len(running.blocks) > running.given:
                 running.known = running.given * running.size
-                del running.blocks[running.given:]
+                for table in running.tables:
+                    del table[running.given:]
                 self.books.truncate(running.sequence, running.known)
         self.reserved = 0
 
@@ -330,7 +367,7 @@ class Table:
             return None
         if running in self._due:
             self.name_due()
-        self.reserved -= len(running.blocks) - running.given
+        self.reserved -= self.books.group_count * (len(running.blocks) - running.given)
         return running
 
     def end(self, running: Running) -> None:
@@ -351,16 +388,18 @@ class Table:
         if running in self._due:
             self.name_due()
         end = running.due // running.size
-        cached = [block.block_id for block in running.blocks[:end]]
-        first = next((i for i, block in enumerate(cached) if block in blocks), None)
-        if first is None:
+        first = min(_first_in([block.block_id for block in table[:end]], blocks)
+                    for table in running.tables)
+        if first == end:
             return []
+        bad = [block.block_id for table in running.tables for block in table[first:end]
+               if not block.is_null]
         if running.bad is None:
             running.bad_end = end
         running.bad = first
         running.due, running.mark = first * running.size, _NEVER
-        self.bad += Counter(cached[first:])
-        return cached[first:]
+        self.bad += Counter(bad)
+        return bad
 
     def _end_bad(self, running: Running) -> None:
         """Forgets the blocks that must not be found. Those before them stay cached, because another
@@ -379,25 +418,23 @@ class Table:
         """Keeps the cached blocks by hash from now on. Those of running requests are entered."""
         self.name_due()
         stored = self.books.changes().stored
-        after: Dict[Any, List[int]] = {}
-        for at in stored:
-            after.setdefault((at.parent, at.tokens.tobytes()), []).append(at.number)
         self.index = Index(self.books, is_held, self._blocks_of, self.retention)
         self.books.on_evicted, self.books.on_restored = self.index.evicted, self.index.restored
         for running in self.running.values():
             if running.due != 0:
                 content, keys = self.content.of(running.request)
-                blocks = self.found(keys, np.append(content[:running.due], np.uint32(UNKNOWN)),
+                tables = self.found(keys, np.append(content[:running.due], np.uint32(UNKNOWN)),
                                     False)[1]
-                self.index.enter(running, blocks, content, after)
+                self.index.enter(running, tables, content, stored)
         self.index.pass_over(stored)
         return self.index
 
     def _blocks_of(self, entry: Entry) -> List[int]:
-        """The blocks that a lookup finds for an entry's tokens and those before them."""
+        """The blocks of an entry's group that a lookup finds for its tokens and those before
+        them."""
         chain = entry.chain()
         if not chain:
             return []
         tokens = np.concatenate([e.tokens for e in chain] + [np.full(1, UNKNOWN, elements.TOKEN)])
-        count, blocks = self.found(entry.keys, tokens, False)
-        return blocks if count == len(tokens) - 1 else []
+        count, tables = self.found(entry.keys, tokens, False)
+        return tables[entry.group] if count == len(tokens) - 1 else []

@@ -11,7 +11,7 @@ are needed:
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import List, Optional
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from .step import RUN
 from .vllm_blocks import Blocks
 from .vllm_books import Books
 from .vllm_running import Running
+
+
+def _exceeds(counts: List[int], others: List[int]) -> bool:
+    return any(count > other for count, other in zip(counts, others))
 
 
 class Window:
@@ -34,18 +38,28 @@ class Window:
         if processed <= running.processed:
             return
         running.processed = processed
-        passed = min(self._books.passed(processed), running.given)
-        if passed <= running.passed:
-            return
-        if passed > running.front:
-            self.add(running, processed)
-            self.add(running, running.known + 1)
-        if passed > running.front:
-            return  # it waited, because others hold what it would return
+        passed = self._passed(running)
+        if _exceeds(passed, running.passed):
+            if _exceeds(passed, running.front):
+                self.add(running, processed)
+                self.add(running, running.known + 1)
+            self._settle(running)
+
+    def _passed(self, running: Running) -> List[int]:
+        """How many of a request's blocks, per group, no step reads any more."""
+        return [min(count, running.given) for count in self._books.passed(running.processed)]
+
+    def _settle(self, running: Running) -> None:
+        """Null blocks take the places of those that no step reads and the sequence has given up. It
+        has others still, if a step had to wait for blocks."""
         null = self._blocks[0]
-        running.blocks[running.passed:passed] = [null] * (passed - running.passed)
-        running.passed = passed
-        for keeper in [k for k in running.keepers if k[0] <= passed]:
+        passed = self._passed(running)
+        for group, _ in self._books.windows:
+            begin, end = running.passed[group], min(passed[group], running.front[group])
+            if begin < end:
+                running.tables[group][begin:end] = [null] * (end - begin)
+                running.passed[group] = end
+        for keeper in [k for k in running.keepers if not _exceeds(k[0], running.passed)]:
             self._books.end(keeper[1])
             running.keepers.remove(keeper)
 
@@ -72,7 +86,8 @@ class Window:
     def keep(self, running: Running) -> Optional[int]:
         """Before a step: holds what it passes and others may still read."""
         passes = self._books.passed(running.known)
-        if passes <= max(running.front, self._books.passed(running.processed)):
+        seen = self._books.passed(running.processed)
+        if not _exceeds(passes, list(map(max, running.front, seen))):
             return None
         keeper = self._books.fork(running.sequence, running.known)
         running.keepers.append((passes, keeper))
@@ -86,7 +101,9 @@ class Window:
 
     def stepped(self, running: Running, first: int) -> None:
         """A step was run whose first token is this one."""
-        running.front = max(running.front, self._books.passed(first))
+        running.front = list(map(max, running.front, self._books.passed(first)))
+        if running.keepers or _exceeds(running.front, running.passed):
+            self._settle(running)
 
     def end(self, running: Running) -> None:
         """The request ends."""

@@ -321,15 +321,21 @@ class Differential(unittest.TestCase):
         with self.assertRaises(ValueError):
             self.manager.allocate_slots(request, 0)
         for call in (lambda: self.manager.allocate_slots(request, 1, num_encoder_tokens=1),
-                     lambda: vllm.KVCacheManager(vllm.config(8, 512), 8),
-                     lambda: vllm.KVCacheManager(vllm.config(8, 48), 8),
+                     lambda: vllm.KVCacheManager(vllm.config(8, 4097), 8),
                      lambda: vllm.KVCacheManager(vllm.config(8, 4), 8, dcp_world_size=2)):
             with self.assertRaises(quire.UnsupportedError):
                 call()
-        groups = vllm.config(8, 4)
-        groups.kv_cache_groups *= 2
-        with self.assertRaises(quire.UnsupportedError):
+        groups = vllm.config(8, 4, windows=(None, 8))
+        groups.kv_cache_groups[1].kv_cache_spec.block_size = 8
+        with self.assertRaisesRegex(quire.UnsupportedError, r"\[4, 8\] tokens"):
             vllm.KVCacheManager(groups, 8)
+        with self.assertRaisesRegex(quire.UnsupportedError, "17 KV cache groups"):
+            vllm.KVCacheManager(vllm.config(8, 4, windows=[None] * 17), 8)
+        uncached = vllm.config(8, 4, windows=(None, 8))
+        uncached.kv_cache_groups[1].kv_cache_spec.prefix_cacheable = False
+        with self.assertRaisesRegex(quire.UnsupportedError, "blocks are not cached"):
+            vllm.KVCacheManager(uncached, 8)
+        vllm.KVCacheManager(uncached, 8, enable_caching=False).close()
         with self.assertRaisesRegex(ValueError, "num_new_computed_tokens"):
             self.manager.allocate_slots(request, 1, num_new_computed_tokens=4)
         newer = vllm.KVCacheManager(vllm.config(8, 4), 8, scheduler_block_size=4)

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vllm_hybrid_engine: plays random requests through a KV cache manager with vLLM's interface, and
+keeps what each slot of each block holds.
+
+A slot's content is the group whose layers wrote it and all tokens up to its own. Before a token is
+computed, everything that it sees must be there: so a block that two owners write, a hit on other
+content, or a block that is returned too early is found, whatever the manager believes.
+"""
+
+import random
+
+SLOTS_OF_DRAFTS = object()
+
+
+class Attention:
+    """One group's layers: a full one, a window, or chunks (a negative number)."""
+
+    def __init__(self, window):
+        self.window = window
+
+    def first_seen(self, place):
+        """The first place that the token at a place sees."""
+        if self.window is None:
+            return 0
+        if self.window < 0:
+            return place // -self.window * -self.window
+        return max(0, place - self.window + 1)
+
+
+class Engine:
+    """Schedules steps, which end in their order and some time later.
+
+    case          the unittest.TestCase
+    manager       the KV cache manager
+    make_request  makes a request from its name and tokens
+    windows       one per group, see Attention
+    size          tokens per block
+    blocks        the pool's, the null block included
+    most          steps in flight at a time; 0: each one ends before the next is scheduled
+    """
+
+    def __init__(self, case, manager, make_request, windows, size, blocks, most):
+        self.case, self.manager, self.make_request = case, manager, make_request
+        self.groups = [Attention(window) for window in windows]
+        self.size, self.blocks, self.most = size, blocks, most
+        self.memory = {}      # (block, slot) -> (group, tokens)
+        self.running, self.in_flight, self.waiting = {}, [], []
+        self.prefixes = {(): 0}  # the number of each sequence of tokens
+        self.hits, self.refused = {}, 0
+        self.drafts_allowed = most == 0
+
+    # Contents.
+
+    def content(self, request, place):
+        """The number of a request's tokens up to a place."""
+        numbers = request.numbers
+        while len(numbers) <= place:
+            before = numbers[-1] if numbers else 0
+            key = before, request.tokens[len(numbers)]
+            numbers.append(self.prefixes.setdefault(key, len(self.prefixes)))
+        return numbers[place]
+
+    def write(self, item):
+        request, first, new, drafts, tables = item
+        for group, table in enumerate(tables):
+            for place in range(first, first + new + drafts):
+                value = (group, self.content(request, place)) if place < first + new \
+                    else SLOTS_OF_DRAFTS
+                block = table[place // self.size]
+                self.case.assertNotEqual(block, 0, "a new token has no slot")
+                self.memory[block, place % self.size] = value
+
+    def read(self, item):
+        request, first, new, _, tables = item
+        for group, (attention, table) in enumerate(zip(self.groups, tables)):
+            for place in range(attention.first_seen(first), first + new):
+                found = self.memory.get((table[place // self.size], place % self.size))
+                self.case.assertEqual(found, (group, self.content(request, place)),
+                                      f"{request.name}, group {group}, place {place} of {first}")
+
+    def seen(self, item):
+        """The blocks that a step reads and writes."""
+        _, first, new, drafts, tables = item
+        return {block for attention, table in zip(self.groups, tables)
+                for block in table[attention.first_seen(first) // self.size:
+                                   -(-(first + new + drafts) // self.size)]}
+
+    # Operations.
+
+    def add(self, name, tokens):
+        self.waiting.append((name, list(tokens)))
+
+    def step(self, draw):
+        """One step of the requests that get their blocks; `draw(name)` gives a random source."""
+        items = []
+        for request in list(self.running.values()):
+            source = draw(request.name)
+            left = len(request.tokens) - request.engine.num_computed_tokens
+            new = source.randrange(1, min(left, 3 * self.size) + 1)
+            drafts = source.randrange(3) if new == left and self.drafts_allowed else 0
+            self.allocate(items, request, new, drafts, 0)
+        while self.waiting:
+            request = Playing(*self.waiting[0], self.make_request(*self.waiting[0]))
+            blocks, found, _ = self.manager.get_computed_blocks(request.engine)
+            self.case.assertEqual(found % self.size, 0)
+            self.case.assertLess(found, len(request.tokens))
+            new = draw(request.name).randrange(1, len(request.tokens) - found + 1)
+            if not self.allocate(items, request, new, 0, found, blocks):
+                break
+            self.hits[request.name] = found
+            self.running[request.name] = request
+            self.waiting.pop(0)
+        for item in items:
+            self.write(item)
+        for item in items:
+            self.read(item)
+        self.in_flight.append(items)
+        self.check()
+
+    def allocate(self, items, request, new, drafts, found, blocks=None):
+        engine = request.engine
+        first = engine.num_computed_tokens + found
+        given = self.manager.allocate_slots(engine, new + drafts, found, blocks)
+        if given is None:
+            self.refused += 1
+            return False
+        busy = set().union(*(self.seen(item) for step in self.in_flight for item in step)) - {0}
+        for group in given.get_block_ids():
+            self.case.assertFalse(busy & set(group), "a step in flight sees it")
+        tables = self.manager.get_block_ids(request.name)
+        for table in tables:
+            self.case.assertGreaterEqual(len(table) * self.size, first + new + drafts)
+        items.append((request, first, new, drafts, tables))
+        engine.num_computed_tokens = first + new + drafts
+        engine.num_in_flight_tokens = getattr(engine, "num_in_flight_tokens", 0) + new + drafts
+        if self.most and first + new == len(request.tokens):
+            request.sample(1)
+        return True
+
+    def end_step(self, draw):
+        """The oldest step ends; a draft is accepted if the model's token is the same."""
+        for request, _, new, drafts, _ in self.in_flight.pop(0):
+            engine = request.engine
+            engine.num_in_flight_tokens -= new + drafts
+            if request.name not in self.running:
+                continue
+            kept = draw(request.name).randrange(drafts + 1)
+            engine.num_computed_tokens -= drafts
+            if engine.num_computed_tokens == len(request.tokens):
+                request.sample(1)
+
+    def finish(self, name):
+        """A request ends, once no step of it is in flight."""
+        request = self.running.get(name)
+        if request is not None and request.engine.num_in_flight_tokens == 0:
+            del self.running[name]
+            self.manager.free(request.engine)
+
+    def held(self):
+        return {block for name in self.running for table in self.manager.get_block_ids(name)
+                for block in table} - {0}
+
+    def check(self):
+        free = self.blocks - 1 - len(self.held() | self.kept())
+        self.case.assertEqual(self.manager.block_pool.get_num_free_blocks(), free)
+
+    def kept(self):
+        """Blocks that quire.vllm holds a moment longer than its tables tell: what one window has
+        passed while a step in flight may read another window's block of the same tokens."""
+        if self.most == 0 or not hasattr(self.manager, "_books"):
+            return set()
+        return {block for running in self.manager._running.values()
+                for _, keeper in running.keepers
+                for table in self.manager._books.tables(keeper) for block in table} - {0}
+
+
+class Playing:
+    """A request, its tokens, and the numbers of its prefixes."""
+
+    def __init__(self, name, tokens, engine):
+        self.name, self.tokens, self.engine = name, list(tokens), engine
+        self.numbers = []
+        self.source = random.Random(name)
+
+    def sample(self, count):
+        for _ in range(count):
+            token = self.source.randrange(2)
+            self.tokens.append(token)
+            if hasattr(self.engine, "append_output_token_ids"):
+                self.engine.append_output_token_ids(token)
+            else:
+                self.engine.all_token_ids.append(token)
+
+
+class Script:
+    """Random operations, the same for every manager that plays them."""
+
+    def __init__(self, seed, most):
+        self.rng, self.seed, self.most = random.Random(seed), seed, most
+        self.count = 0
+        alphabet = self.rng.choice((2, 5))
+        self.beginnings = [[self.rng.randrange(alphabet) for _ in range(120)] for _ in range(3)]
+
+    def draw(self, place):
+        return lambda name: random.Random(f"{self.seed} {place} {name}")
+
+    def play(self, engines, operations):
+        names = []
+        for place in range(operations):
+            draw = self.draw(place)
+            chance = self.rng.random()
+            if chance < 0.25 and len(names) < 40:
+                tokens = self.rng.choice(self.beginnings)[:self.rng.randrange(0, 110)] + [
+                    self.rng.randrange(5) for _ in range(self.rng.randrange(1, 20))]
+                name = f"r{self.seed}.{self.count}"
+                self.count += 1
+                names.append(name)
+                for engine in engines:
+                    engine.add(name, tokens)
+            elif chance < 0.4 and names:
+                name = names.pop(self.rng.randrange(len(names)))
+                for engine in engines:
+                    engine.finish(name)
+                    if name in engine.running:
+                        names.append(name)
+                        break
+            else:
+                for engine in engines:
+                    engine.step(draw)
+            left = self.rng.randrange(self.most + 1)
+            for engine in engines:
+                while len(engine.in_flight) > left:
+                    engine.end_step(draw)

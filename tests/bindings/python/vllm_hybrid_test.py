@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quire.vllm's manager with several groups: whatever it hands out, each token finds what it sees.
+
+vllm_hybrid_other.py plays the same requests through vLLM's own manager as well.
+"""
+
+import random
+import types
+import unittest
+
+import quire
+from quire import vllm
+from vllm_hybrid_engine import Engine, Script
+from vllm_model import Request
+
+SIZE = 4
+
+
+def config(blocks, windows, size=SIZE):
+    """A KVCacheConfig with a group per window; a negative one stands for chunks."""
+    made = vllm.config(blocks, size, windows=[
+        window if window is None or window > 0 else 0 for window in windows])
+    kind = type("ChunkedLocalAttentionSpec", (types.SimpleNamespace,), {})
+    for group, window in zip(made.kv_cache_groups, windows):
+        if window is not None and window < 0:
+            group.kv_cache_spec = kind(block_size=size, attention_chunk_size=-window)
+    return made
+
+
+def make_request(name, tokens):
+    request = Request(name, list(tokens))
+    request.num_in_flight_tokens = 0
+    return request
+
+
+def groups(rng, chunks=range(1, 20)):
+    kinds = [rng.choice((None, None, rng.randrange(1, 20), -rng.choice(chunks)))
+             for _ in range(rng.randrange(1, 4))]
+    return [None, *kinds] if rng.random() < 0.8 else [5, *kinds]
+
+
+class Hybrid(unittest.TestCase):
+    def play(self, seed, blocks, operations):
+        rng = random.Random(seed)
+        windows, most = groups(rng), rng.randrange(3)
+        use_eagle = seed % 5 == 0
+        manager = vllm.KVCacheManager(config(blocks, windows), 512, SIZE, SIZE,
+                                      use_eagle=use_eagle)
+        engine = Engine(self, manager, make_request, windows, SIZE, blocks, most)
+        script = Script(seed, most)
+        for _ in range(operations // 20):
+            script.play([engine], 20)
+            manager._cache.check()
+        self.assertTrue(engine.hits)
+        manager.close()
+        return sum(engine.hits.values()), engine.refused
+
+    def test_every_token_finds_what_it_sees(self):
+        for seed in range(12):
+            with self.subTest(seed=seed):
+                self.play(seed, 2000, 200)
+
+    def test_every_token_finds_what_it_sees_in_a_small_pool(self):
+        refused = 0
+        for seed in range(100, 124):
+            with self.subTest(seed=seed):
+                refused += self.play(seed, 90, 200)[1]
+        self.assertGreater(refused, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
