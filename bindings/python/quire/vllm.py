@@ -24,6 +24,7 @@ Threads: one, like vLLM's.
 
 from __future__ import annotations
 
+import math
 import types
 from typing import Any, List, NamedTuple, Optional, Sequence as Listed, Tuple, Union
 
@@ -85,10 +86,11 @@ class KVCacheManager:
                  enable_mamba_shared_prefix_checkpoint: bool = False,
                  instance: Optional[Instance] = None):
         vllm_release.check()
-        spec = Spec(kv_cache_config, min(max_in_flight_tokens or max_model_len, max_model_len))
-        _refuse(context_parallelism=dcp_world_size * pcp_world_size > 1,
+        spec = Spec(kv_cache_config, min(max_in_flight_tokens or max_model_len, max_model_len),
+                    dcp_world_size)
+        _refuse(prefill_context_parallelism=pcp_world_size > 1,
                 hisparse=getattr(kv_cache_config, "hisparse_host_num_blocks", None) is not None,
-                hash_lookahead_past_a_block=num_hash_lookahead_tokens > spec.block_size)
+                hash_lookahead_past_a_block=num_hash_lookahead_tokens > min(spec.sizes))
         self.kv_cache_config = kv_cache_config
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching and not spec.crosses
@@ -104,7 +106,7 @@ class KVCacheManager:
         self.empty_kv_cache_blocks = KVCacheBlocks(tuple(() for _ in spec.groups))
         self.watermark_blocks = int(watermark * kv_cache_config.num_blocks)
         self._answers_three = scheduler_block_size is not None
-        self._spec, self._block_size = spec, spec.block_size
+        self._spec, self._sizes = spec, spec.sizes
         self.host_blocks: int = getattr(kv_cache_config, "quire_host_blocks", 0)
         _refuse(host_memory_without_prefix_caching=self.host_blocks and not self.enable_caching,
                 host_memory_for_a_windowed_model=self.host_blocks and spec.windowed,
@@ -114,15 +116,17 @@ class KVCacheManager:
         self._books = Books(instance, spec.groups, kv_cache_config.num_blocks, self.enable_caching,
                             self.host_blocks)
         self._cache = self._books.cache
-        hash_size = hash_block_size or spec.block_size
-        self._events = Events(spec.block_size, num_hash_lookahead_tokens,
+        hash_size = hash_block_size or math.gcd(*spec.sizes)
+        _refuse(events_of_groups_with_blocks_of_different_sizes=spec.is_mixed and
+                enable_kv_cache_events and self.enable_caching)
+        self._events = Events(spec.span, num_hash_lookahead_tokens,
                               [group.spec for group in spec.groups],
-                              spec.block_size // hash_size, self.host_blocks != 0) \
+                              spec.span // hash_size, self.host_blocks != 0) \
             if enable_kv_cache_events and self.enable_caching else None
         self._pool = BlockPool(kv_cache_config.num_blocks, self.enable_caching, hash_size,
                                num_hash_lookahead_tokens, self._events)
         self._table = Table(self._books, self._pool.blocks, max(0, num_prefill_lookahead - 1),
-                            num_hash_lookahead_tokens, spec.block_size // hash_size,
+                            num_hash_lookahead_tokens, hash_size,
                             retention_of(kv_cache_config, spec.groups, use_eagle))
         self._pool.serve(self._table)
         if self._table.retention is not None and self.enable_caching:
@@ -143,7 +147,7 @@ class KVCacheManager:
     @property
     def block_pool(self) -> BlockPool:
         """The block pool, for connectors: once it was read, blocks are known by vLLM's hashes."""
-        if self.enable_caching:
+        if self.enable_caching and self._pool.knows_hashes:
             self._pool.index()
         return self._pool
 
@@ -190,7 +194,7 @@ class KVCacheManager:
             if tables[0]:
                 blocks = KVCacheBlocks(tuple([self._pool.blocks.of(ids) for ids in tables]))
             if count and getattr(request, "kv_cache_report_mode", "") == "full" and self._events:
-                self._events.reused(request, count // self._block_size)
+                self._events.reused(request, count // self._spec.span)
             if not self._answers_three:
                 self.record_prefix_cache_stats(request, count)
         return (blocks, count, shared) if self._answers_three else (blocks, count)
@@ -206,10 +210,12 @@ class KVCacheManager:
     def truncate_computed_blocks(self, blocks: KVCacheBlocks,
                                  num_computed_tokens: int) -> KVCacheBlocks:
         """The first blocks of a lookup's result, for a number of tokens in whole blocks."""
-        count, rest = divmod(num_computed_tokens, self._block_size)
-        if rest != 0 or count > len(blocks.blocks[0]):
+        counts = [num_computed_tokens // size for size in self._sizes]
+        if any(count * size != num_computed_tokens or count > len(group)
+               for count, size, group in zip(counts, self._sizes, blocks.blocks)):
             raise ValueError(f"{num_computed_tokens} tokens are not the first whole blocks")
-        return self.create_kv_cache_blocks(tuple(list(group[:count]) for group in blocks.blocks))
+        return self.create_kv_cache_blocks(tuple(
+            list(group[:count]) for count, group in zip(counts, blocks.blocks)))
 
     def create_kv_cache_blocks(self, blocks: Tuple[List[KVCacheBlock], ...]) -> KVCacheBlocks:
         """The blocks as a result."""
@@ -254,8 +260,8 @@ class KVCacheManager:
             raise UnsupportedError("encoder tokens need a group of cross-attention")
         spare = reserved_blocks + self._headroom(request, running, has_scheduled_reqs)
         if full_sequence_must_fit:
-            whole = self._spec.most_of(min(request.num_tokens, self.max_model_len)) + \
-                -need // self._block_size * self.num_kv_cache_groups
+            whole = self._spec.most_of(min(request.num_tokens, self.max_model_len)) - \
+                self._spec.blocks_of(need)
             spare = max(spare, whole + spare - reserved_blocks)
         cached = 0 if delay_cache_blocks else min(target, request.num_tokens)
         if self._spec.windowed and num_external_computed_tokens and running is None:
@@ -303,8 +309,8 @@ class KVCacheManager:
         if self._grow(request, target, need, 0, cached, spare) is None:
             self.free(request)
             return None
-        return tuple([block for block in table[found // self._block_size:running.given]
-                      if not block.is_null] for table in running.tables)
+        return tuple([block for block in running.given(group)[found // size:]
+                      if not block.is_null] for group, size in enumerate(self._sizes))
 
     def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
         """Caches the full blocks of the first num_computed_tokens, and no others."""
@@ -340,11 +346,7 @@ class KVCacheManager:
 
     def get_blocks(self, request_id: str) -> KVCacheBlocks:
         """The blocks that a request holds."""
-        running = self._running.get(request_id)
-        if running is None:
-            return self.empty_kv_cache_blocks
-        return self.create_kv_cache_blocks(tuple(table[:running.given]
-                                                 for table in running.tables))
+        return self.create_kv_cache_blocks(self.coordinator.get_blocks(request_id))
 
     def get_block_ids(self, request_id: str) -> Tuple[List[int], ...]:
         """The numbers of the blocks that a request holds, per group."""
@@ -355,11 +357,10 @@ class KVCacheManager:
         """The numbers of a request's blocks for its first tokens, per group."""
         running = self._running.get(request_id)
         if running is None:
-            return tuple([] for _ in self._spec.groups)
-        count = running.given
-        if not self._spec.crosses:
-            count = min(count, -(-num_computed_tokens // self._block_size))
-        return tuple([block.block_id for block in table[:count]] for table in running.tables)
+            return tuple([] for _ in self._sizes)
+        tokens = None if self._spec.crosses else num_computed_tokens
+        return tuple([block.block_id for block in running.given(group, tokens)]
+                     for group in range(len(self._sizes)))
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> List[int]:
         """0 per group: cascade attention, which used it, has been removed from vLLM."""
@@ -388,7 +389,7 @@ class KVCacheManager:
         if self._zeroes:
             for manager, ids in zip(self.coordinator.single_type_managers,
                                     self.get_block_ids(request_id)):
-                manager.new_block_ids += ids[start_token // self._block_size:]
+                manager.new_block_ids += ids[start_token // manager.block_size:]
 
     def take_events(self) -> List[Any]:
         """What entered and left the cache since the last call, as vLLM's events."""

@@ -25,7 +25,7 @@ class Admission:
     def __init__(self, table: Table):
         self._table, self._books = table, table.books
         self._size = table.books.block_size
-        self._has_usual = table.books.caches and not table.books.windowed and not table.late \
+        self._has_usual = table.books.caches and not table.books.is_exact and not table.late \
             and not table.lookahead and table.books.group_count == 1
 
     def start(self, request: Any, verified: int, need: int, found: int, cached: int,
@@ -63,14 +63,14 @@ class Admission:
         admitted = self._books.admit(tokens, found)
         if admitted is None:
             return None
-        running = Running(request, admitted[0], size, len(content), keys, table.scale,
+        running = Running(request, admitted[0], table.shape, len(content), keys,
                           [table.blocks.of(admitted[1])])
         running.known = known
-        running.adopt(found // size, self._books.host_blocks != 0)
+        running.adopt(found, self._books.host_blocks != 0)
         if end != 0:
             running.named = end
             running.name(end)
         table.running[request.request_id] = running
         if table.index is not None and end > found:
-            table.index.note(running, running.given, end // size)
-        return running.give(count)
+            table.index.note(running, found // size, end // size)
+        return running.give(need)

@@ -10,6 +10,7 @@ Threads: one, like vLLM's.
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence as Listed, Tuple
 
 import numpy as np
@@ -66,11 +67,12 @@ class Changes(NamedTuple):
     stored: List[Stored]
 
 
-def _flags(groups: int, caches: bool, host_blocks: int) -> CacheFlags:
+def _flags(groups: int, caches: bool, tells: bool, host_blocks: int) -> CacheFlags:
     flags = CacheFlags.ONE_POOL if groups > 1 else CacheFlags(0)
     if not caches:
         return flags | CacheFlags.NO_PREFIX
-    flags |= CacheFlags.EVENTS | CacheFlags.EVENT_TOKENS
+    if tells:
+        flags |= CacheFlags.EVENTS | CacheFlags.EVENT_TOKENS
     return flags | CacheFlags.HOST_PREFIXES if host_blocks else flags
 
 
@@ -82,9 +84,11 @@ class Books:
     """A cache that keeps books only. Several groups take their blocks from one pool.
 
     groups       what a block of each group holds
-    block_size   in tokens, of all groups
-    windowed     True if tokens of a group see only a window of those before them, or only their own
-                 chunk
+    sizes        tokens per block of each group
+    block_size   whole blocks of all groups, in tokens: what is cached at a time
+    is_exact     True if a sequence must not have more tokens than are computed: a step returns what
+                 a window passes, or the groups' blocks do not end at the same tokens
+    tells        True if it tells what enters and leaves the cache
     host_blocks  where evicted blocks are kept
     on_evicted   gets a block, and the block of the host that its content was moved to
     on_restored  gets a block of the host, and the block that its content was moved to
@@ -94,12 +98,14 @@ class Books:
                  caches: bool, host_blocks: int = 0):
         self.groups, self.group_count = groups, len(groups)
         self.windows = [(i, group) for i, group in enumerate(groups) if group.window]
-        self.block_size, self.windowed = groups[0].block_size, len(self.windows) != 0
-        self.caches = caches
+        self.sizes = [group.block_size for group in groups]
+        self.block_size, unit = math.lcm(*self.sizes), math.gcd(*self.sizes)
+        self.is_exact = len(self.windows) != 0 or unit != self.block_size
+        self.caches, self.tells = caches, caches and unit == self.block_size
         self.cache = Cache(
-            instance or Instance(), [group.group() for group in groups],
-            block_tokens=self.block_size, blocks=blocks, max_sequences=_MAX_REQUESTS,
-            host_blocks=host_blocks, flags=_flags(len(groups), caches, host_blocks))
+            instance or Instance(), [group.group(unit) for group in groups],
+            block_tokens=unit, blocks=blocks, max_sequences=_MAX_REQUESTS,
+            host_blocks=host_blocks, flags=_flags(len(groups), caches, self.tells, host_blocks))
         self.host_blocks = host_blocks
         self._copies: List["np.ndarray[Any, Any]"] = []
         self.on_evicted: Callable[[int, int], None] = _ignore
@@ -151,7 +157,7 @@ class Books:
     def changes(self) -> Changes:
         """What changed since the last call among the blocks that are found."""
         found = Changes(False, [], [])
-        if not self.caches:
+        if not self.tells:
             return found
         info, tokens = self._events_info, self._event_tokens
         info.has_more = 1

@@ -72,8 +72,8 @@ class Pins:
     def _pin(self, block: KVCacheBlock, holders: Iterable[Running]) -> _Pin:
         for running in holders:
             place = running.place_of(block)
-            if place is not None and place[1] < running.given:
-                return self._fork(running, place[1] + 1)
+            if place is not None and place[1] * running.sizes[place[0]] < running.room:
+                return self._fork(running, (place[1] + 1) * running.sizes[place[0]])
         index = self._table.index
         entry = index.at(block.block_id) if index is not None else None
         chain = entry.chain() if entry is not None else []
@@ -113,9 +113,8 @@ class Pins:
         tables = self._table.books.tables(sequence)
         return _Pin(sequence, {block for table in tables for block in table if block != 0}, [])
 
-    def _fork(self, running: Running, count: int) -> _Pin:
-        tokens = min(count * running.size, running.known)
-        return self._of(self._table.books.fork(running.sequence, tokens))
+    def _fork(self, running: Running, tokens: int) -> _Pin:
+        return self._of(self._table.books.fork(running.sequence, min(tokens, running.known)))
 
     def _take(self, tokens: List[Any], keys: Any) -> Optional[int]:
         """A sequence that holds the cached blocks of these tokens. The step that takes them needs

@@ -51,8 +51,8 @@ class FreeQueue:
     def get_all_free_blocks(self) -> List[KVCacheBlock]:
         """The free and the cached blocks, the next one to be taken first; those in reserve last."""
         table = self._pool.table
-        reserved = [block for running in table.running.values() for table_ in running.tables
-                    for block in table_[running.given:]]
+        reserved = [block for running in table.running.values()
+                    for group in running.reserved() for block in group]
         return self._pool.blocks.of(table.books.free_order()) + reserved
 
     def iter_blocks_after(self, cursor: Optional[KVCacheBlock]) -> Iterator[KVCacheBlock]:
@@ -121,6 +121,11 @@ class BlockPool:
         if self.events is not None:
             self.index()
 
+    @property
+    def knows_hashes(self) -> bool:
+        """True if cached blocks can be known by hash."""
+        return self.table.books.tells or not self.enable_caching
+
     def get_num_free_blocks(self) -> int:
         """Blocks that a request could take, cached ones included."""
         return self.table.free_count()
@@ -132,7 +137,11 @@ class BlockPool:
     # Hashes.
 
     def index(self) -> Index:
-        """The cached blocks by hash, up to date. It is kept from the first call on."""
+        """The cached blocks by hash, up to date. It is kept from the first call on. Errors:
+        UnsupportedError if the groups' blocks have different numbers of tokens."""
+        if not self.knows_hashes:
+            raise UnsupportedError("blocks are not known by hash where the blocks of KV cache "
+                                   "groups have different numbers of tokens")
         index = self.table.index
         if index is None:
             index = self.table.start_index(self._is_held)
@@ -159,16 +168,17 @@ class BlockPool:
         ids = {block_id for block_id in block_ids if block_id != 0}
         if ids and max(ids) >= self.num_gpu_blocks:
             raise ValueError(f"there is no block {max(ids)}")
-        index = self.index()
+        index = self.index() if self.knows_hashes else None
         held = {block.block_id for running in self._holders() for block in running.held()}
         for block_id in ids - held:
-            if index.at(block_id) is not None or self.pins.holds(block_id):
+            if index is None or index.at(block_id) is not None or self.pins.holds(block_id):
                 raise UnsupportedError(f"block {block_id} cannot be evicted: it is cached, and no "
                                        "request holds it")
         for running in self._holders():
             bad = self.table.make_bad(running, ids)
             for block_id in bad:
-                index.forget(block_id)
+                if index is not None:
+                    index.forget(block_id)
 
     def take_events(self) -> List[Any]:
         """vLLM's events since the last call."""
@@ -212,7 +222,8 @@ class BlockPool:
     def touch(self, blocks: Iterable[KVCacheBlock]) -> None:
         """Holds blocks that are held or cached, until free_blocks returns each of them; and, as
         long, the blocks before them. Errors: UnsupportedError if a block is neither."""
-        self.index()
+        if self.knows_hashes:
+            self.index()
         self.pins.add(blocks, list(self._holders()))
 
     def get_new_blocks(self, num_blocks: int) -> List[KVCacheBlock]:
@@ -255,13 +266,13 @@ class GroupManager:
     @property
     def req_to_blocks(self) -> Dict[str, List[KVCacheBlock]]:
         """The blocks of each request."""
-        return {name: running.tables[self.kv_cache_group_id][:running.given]
+        return {name: running.given(self.kv_cache_group_id)
                 for name, running in self.block_pool.table.running.items()}
 
     @property
     def num_cached_block(self) -> Dict[str, int]:
         """How many blocks of each request are cached."""
-        return {name: running.due // running.size
+        return {name: running.due // self.block_size
                 for name, running in self.block_pool.table.running.items()}
 
     def take_pending_cow_copies(self) -> List[Tuple[KVCacheBlock, KVCacheBlock]]:
@@ -293,9 +304,8 @@ class KVCacheCoordinator:
     def get_blocks(self, request_id: str) -> Tuple[List[KVCacheBlock], ...]:
         """The blocks of a request, per group."""
         running = self.block_pool.table.running.get(request_id)
-        if running is None:
-            return tuple([] for _ in self.single_type_managers)
-        return tuple(table[:running.given] for table in running.tables)
+        return tuple([] if running is None else running.given(group)
+                     for group in range(len(self.single_type_managers)))
 
     def get_num_blocks_to_allocate(self, request_id: str, num_tokens: int,
                                    new_computed_blocks: Any = ((),),
@@ -306,11 +316,11 @@ class KVCacheCoordinator:
         """How many more blocks a request needs to hold `num_tokens`."""
         running = self.block_pool.table.running.get(request_id)
         needed = 0
-        for group, found in zip(self._spec.groups, new_computed_blocks):
+        for i, (group, found) in enumerate(zip(self._spec.groups, new_computed_blocks)):
             wanted = -(-num_tokens // group.block_size)
             if apply_admission_cap:
                 wanted = min(wanted, group.most_blocks)
-            needed += max(0, wanted - (running.given if running else len(found)))
+            needed += max(0, wanted - len(running.given(i) if running else found))
         return needed
 
 

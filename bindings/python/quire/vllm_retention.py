@@ -11,8 +11,10 @@ A place that several requests pass is kept if one of them keeps it.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, Optional, Sequence as Listed
 
+from .errors import UnsupportedError
 from .vllm_spec import GroupSpec
 
 
@@ -49,8 +51,11 @@ def retention_of(config: Any, groups: Listed[GroupSpec], use_eagle: bool) -> Opt
                if group.window and not group.chunked}
     if interval is None or not windows:
         return None
-    size = groups[0].block_size
+    size = math.lcm(*(group.block_size for group in groups))
     if interval < 0 or interval % size != 0:
-        raise ValueError(f"prefix_cache_retention_interval is {interval}: a multiple of the block "
-                         f"size, {size}, and not negative")
+        raise ValueError(f"prefix_cache_retention_interval is {interval}: it must be non-negative, "
+                         f"and a multiple of scheduler_block_size, {size}")
+    if any(group.block_size != size for group in groups):
+        raise UnsupportedError("prefix_cache_retention_interval is not supported by quire.vllm "
+                               "where the groups' blocks have different numbers of tokens")
     return None if use_eagle else Retention(interval, windows, size)

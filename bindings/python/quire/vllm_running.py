@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 
 from .sequence import Key
 from .vllm_blocks import KVCacheBlock
@@ -20,13 +20,28 @@ def hashes_of(request: Any, scale: int) -> Any:
     return hashes if scale == 1 else hashes[scale - 1::scale]
 
 
+class Shape(NamedTuple):
+    """Per group of a cache.
+
+    span    whole blocks of all groups, in tokens: what is cached at a time
+    sizes   tokens per block
+    scales  how many of vLLM's hashes there are per block
+    """
+
+    span: int
+    sizes: List[int]
+    scales: List[int]
+
+
 class Running:
     """A request that holds blocks.
 
     sequence  its handle in the library
-    tables    its table per group; the blocks from `given` on are reserved, and vLLM does not know
-              of them
-    blocks    the first of these, which tells how many blocks there are in each
+    tables    its table per group; the blocks past `room` are reserved, and vLLM does not know of
+              them
+    blocks    the first of these
+    sizes     tokens per block of each group
+    size      whole blocks of all groups: what is cached at a time
     room      tokens that the blocks given to vLLM have slots for
     known     tokens that the sequence has. With full attention: one for every slot of its blocks.
               With a window: only those that no rejected draft can take back, because a step
@@ -37,15 +52,13 @@ class Running:
     keyed     tokens whose places the sequence's keys cover
     mark      a request that reaches this many tokens has another full block to be named
     keys      what its content depends on besides its tokens
-    scale     how many of vLLM's hashes there are per block: the last one is the block's
-    bad       blocks from this one on must not be found any more; None: all may be
-    bad_end   and those from this one on were not cached anyway
+    scales    how many of vLLM's hashes there are per block of each group: the last one is the
+              block's
+    bad       the blocks after so many tokens must not be found any more; None: all may be
+    bad_end   and those after so many were not cached anyway
 
     With an index, see vllm_index.py:
-    walked      how many of its first blocks were published, or are cached in others: its twins
-    fresh       the most that `walked` ever was
-    twins       blocks of the request whose content is cached in others
-    last_entry  the index's number for the last one walked; None: none yet
+    last_entry  the index's number for the last one that was noted; None: none yet
 
     With a window:
     processed  tokens whose steps are done
@@ -56,18 +69,19 @@ class Running:
                read; each ends when `passed` has these numbers
     """
 
-    __slots__ = ("request", "sequence", "tables", "blocks", "given", "room", "known", "named",
-                 "due", "mark", "size", "keyed", "keys", "scale", "last_entry", "bad", "bad_end",
+    __slots__ = ("request", "sequence", "tables", "blocks", "room", "known", "named", "due",
+                 "mark", "size", "sizes", "keyed", "keys", "scales", "last_entry", "bad", "bad_end",
                  "hashes", "processed", "passed", "front", "keepers")
 
-    def __init__(self, request: Any, sequence: int, size: int, keyed: int, keys: List[Key],
-                 scale: int, tables: List[List[KVCacheBlock]]):
+    def __init__(self, request: Any, sequence: int, shape: Shape, keyed: int, keys: List[Key],
+                 tables: List[List[KVCacheBlock]]):
         self.request = request
         self.sequence = sequence
         self.tables, self.blocks = tables, tables[0]
-        self.given = self.room = self.known = self.named = self.due = 0
-        self.mark = self.size = size
-        self.keyed, self.keys, self.scale = keyed, keys, scale
+        self.room = self.known = self.named = self.due = 0
+        self.sizes, self.scales = shape.sizes, shape.scales
+        self.mark = self.size = shape.span
+        self.keyed, self.keys = keyed, keys
         self.bad: Optional[int] = None
         self.bad_end = 0
         self.last_entry: Optional[int] = None
@@ -76,55 +90,69 @@ class Running:
         self.keepers: List[Tuple[List[int], int]] = []
         self.hashes: Any = None
 
-    def give(self, count: int) -> Tuple[List[KVCacheBlock], ...]:
-        """Gives vLLM blocks until it has `count` per group; returns those that are new to it."""
-        first = self.given
-        self.given = count
-        self.room = count * self.size
+    def give(self, need: int) -> Tuple[List[KVCacheBlock], ...]:
+        """Gives vLLM blocks until it has some for `need` tokens per group; returns those that are
+        new to it."""
+        room, size = self.room, self.size
         if len(self.tables) == 1:
-            new = self.blocks[first:count]
+            count = -(-need // size)
+            new = self.blocks[-(-room // size):count]
             for block in new:
                 block.owner = self
+            self.room = count * size
             return (new,)
-        groups = tuple([table[first:count] for table in self.tables])
+        groups = tuple([table[-(-room // each):-(-need // each)]
+                        for table, each in zip(self.tables, self.sizes)])
         for new in groups:
             for block in new:
                 block.owner = self
+        self.room = min([-(-need // each) * each for each in self.sizes])
         return groups
+
+    def given(self, group: int, tokens: Optional[int] = None) -> List[KVCacheBlock]:
+        """The blocks of a group that vLLM has, or those for its first tokens."""
+        end = self.room if tokens is None else min(tokens, self.room)
+        return self.tables[group][:-(-end // self.sizes[group])]
 
     def held(self) -> Iterator[KVCacheBlock]:
         """The blocks that vLLM has, those of one group after those of another; null blocks too."""
-        for table in self.tables:
-            yield from table[:self.given]
+        for group in range(len(self.tables)):
+            yield from self.given(group)
 
-    def adopt(self, count: int, owns: bool) -> None:
-        """Gives vLLM the first blocks, which were found. `owns`: some of them were in host memory,
-        and no request is known of what they hold now."""
+    def reserved(self) -> List[List[KVCacheBlock]]:
+        """The blocks per group that vLLM does not know of."""
+        return [table[-(-self.room // size):] for table, size in zip(self.tables, self.sizes)]
+
+    def adopt(self, tokens: int, owns: bool) -> None:
+        """Gives vLLM the blocks of the first tokens, which were found. `owns`: some of them were in
+        host memory, and no request is known of what they hold now."""
         if owns:
-            for table in self.tables:
-                for block in table[self.given:count]:
+            for table, size in zip(self.tables, self.sizes):
+                for block in table[self.room // size:tokens // size]:
                     block.owner = self
-        self.given = max(self.given, count)
+        self.room = max(self.room, tokens)
 
     def name(self, end: int) -> None:
         """The first `end` tokens, whole blocks, may be named."""
         self.due = end
         self.mark = end + self.size
 
-    def bad_blocks(self) -> List[int]:
-        """The blocks that were cached and must not be found any more."""
-        return [block.block_id for table in self.tables for block in table[self.bad:self.bad_end]
-                if not block.is_null]
+    def blocks_between(self, begin: int, end: int) -> List[int]:
+        """The numbers of the blocks, of all groups, of the tokens between two ends of blocks."""
+        return [block.block_id for table, size in zip(self.tables, self.sizes)
+                for block in table[begin // size:end // size] if not block.is_null]
 
-    def hash_list(self) -> Any:
-        """vLLM's hashes of its full blocks, as far as they are known."""
-        return hashes_of(self.request, self.scale) if self.hashes is None else self.hashes
+    def hash_list(self, group: int = 0) -> Any:
+        """vLLM's hashes of its full blocks in a group, as far as they are known."""
+        kept = self.hashes
+        return hashes_of(self.request, self.scales[group]) if kept is None else kept[group]
 
     def has(self, group: int, place: int, block: int, hash_: Any) -> bool:
         """True if this block is at this place of the request, with the content of a hash."""
-        if place >= self.due // self.size or self.tables[group][place].block_id != block:
+        if place >= self.due // self.sizes[group] or \
+                self.tables[group][place].block_id != block:
             return False
-        hashes = self.hash_list()
+        hashes = self.hash_list(group)
         return place < len(hashes) and bool(hashes[place] == hash_)
 
     def place_of(self, block: KVCacheBlock) -> Optional[Tuple[int, int]]:
@@ -138,23 +166,24 @@ class Running:
         """How many of the request's tokens there are up to the end of one of its blocks, if the
         block is cached, else None."""
         place = self.place_of(block)
-        end = 0 if place is None else (place[1] + 1) * self.size
+        end = 0 if place is None else (place[1] + 1) * self.sizes[place[0]]
         return end if 0 < end <= self.due else None
 
     def hash_of(self, block: KVCacheBlock) -> Any:
         """vLLM's hash of a block of this request, with the group's number as vLLM has it, if the
         block is cached, else None."""
-        place = self.place_of(block)
-        if place is None or (place[1] + 1) * self.size > self.due:
+        found = self.place_of(block)
+        if found is None or (found[1] + 1) * self.sizes[found[0]] > self.due:
             return None
-        hashes = self.hash_list()
-        return hashes[place[1]] + group_suffix(place[0]) if place[1] < len(hashes) else b"cached"
+        group, place = found
+        hashes = self.hash_list(group)
+        return hashes[place] + group_suffix(group) if place < len(hashes) else b"cached"
 
     def end(self) -> None:
         """Lets go of the request; its cached blocks can still tell their hashes."""
-        for table in self.tables:
-            for block in table[self.due // self.size:]:
+        for table, size in zip(self.tables, self.sizes):
+            for block in table[self.due // size:]:
                 if block.owner is self:
                     block.owner = None
-        self.hashes = self.hash_list()
+        self.hashes = [self.hash_list(group) for group in range(len(self.tables))]
         self.request = None

@@ -7,7 +7,8 @@ rules for its blocks that are not known here, and is refused.
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple
+import math
+from typing import Any, List
 
 from .errors import UnsupportedError
 from .groups import Group, GroupKind
@@ -20,6 +21,7 @@ _CHUNKED = ("ChunkedLocalAttentionSpec",)
 _CROSS = ("CrossAttentionSpec",)
 _LARGEST = 4096  # tokens of a block, see quire_cache_desc.block_tokens
 _MOST_GROUPS = 16  # of a cache
+_LONGEST_SPAN = 65536  # tokens, see quire_cache_desc.block_tokens
 _PLAIN = ("SimpleNamespace",)  # of quire.vllm.config: windowed if it has a window
 
 
@@ -27,14 +29,14 @@ class GroupSpec:
     """One group of a KVCacheConfig.
 
     spec         vLLM's
-    block_size   in tokens
+    block_size   in tokens: those of a block of all ranks, if context parallelism divides them
     window       tokens that a token sees, or of a chunk; 0 for all
     chunked      True if a token sees the tokens of its own chunk
     crosses      True if its blocks hold an encoder's tokens
     most_blocks  that a request may hold at a time
     """
 
-    def __init__(self, spec: Any, tokens_in_flight: int):
+    def __init__(self, spec: Any, tokens_in_flight: int, ranks: int):
         self.spec = spec
         if type(spec).__name__ == "UniformTypeKVCacheSpecs":
             spec = next(iter(spec.kv_cache_specs.values()))
@@ -44,6 +46,11 @@ class GroupSpec:
             raise UnsupportedError(f"{name} is not supported by quire.vllm, only "
                                    f"{', '.join(known[:-1])} and {known[-1]}")
         self.block_size: int = spec.block_size
+        if ranks > 1 and getattr(self.spec, "dcp_sharded", False):
+            if name not in _FULL:
+                raise UnsupportedError(f"{name} divided by decode context parallelism is not "
+                                       "supported by quire.vllm, only full attention")
+            self.block_size *= ranks
         if self.block_size > _LARGEST:
             raise UnsupportedError(f"blocks of {self.block_size} tokens are not supported by "
                                    f"quire.vllm: at most {_LARGEST}")
@@ -59,11 +66,13 @@ class GroupSpec:
         elif self.window:
             self.most_blocks = -(-(self.window - 1 + tokens_in_flight) // self.block_size) + 1
 
-    def group(self) -> Group:
-        """The library's group; a cross-attention group alone holds its tokens like any other."""
+    def group(self, unit: int) -> Group:
+        """The library's group in a cache whose blocks have `unit` tokens unless a group says more.
+        A cross-attention group alone holds its tokens like any other."""
         kind = GroupKind.CHUNKED if self.chunked else \
             GroupKind.WINDOW if self.window else GroupKind.FULL
-        return Group(layers=1, kv_heads=1, head_dim=1, window=self.window, kind=kind)
+        return Group(layers=1, kv_heads=1, head_dim=1, window=self.window, kind=kind,
+                     block_tokens=0 if self.block_size == unit else self.block_size)
 
     def passed(self, computed: int) -> int:
         """How many of the first blocks a token sees nothing of, if `computed` are before it."""
@@ -77,24 +86,27 @@ class GroupSpec:
 class Spec:
     """The groups of a KVCacheConfig.
 
-    groups      one or several, whose blocks have the same number of tokens
-    block_size  of all groups
-    windowed    True if a group has a window or chunks
-    crosses     True if the only group's blocks hold an encoder's tokens
+    groups    one or several
+    sizes     tokens per block of each group
+    span      whole blocks of all groups: what is cached at a time
+    windowed  True if a group has a window or chunks
+    crosses   True if the only group's blocks hold an encoder's tokens
     """
 
-    def __init__(self, config: Any, tokens_in_flight: int):
-        self.groups: List[GroupSpec] = [GroupSpec(group.kv_cache_spec, tokens_in_flight)
+    def __init__(self, config: Any, tokens_in_flight: int, ranks: int = 1):
+        self.groups: List[GroupSpec] = [GroupSpec(group.kv_cache_spec, tokens_in_flight, ranks)
                                         for group in config.kv_cache_groups]
         groups = self.groups
         if not groups or len(groups) > _MOST_GROUPS:
             raise UnsupportedError(f"{len(groups)} KV cache groups are not supported by "
                                    f"quire.vllm, only 1 to {_MOST_GROUPS}")
-        self.block_size = groups[0].block_size
-        sizes = sorted({group.block_size for group in groups})
-        if len(sizes) > 1:
-            raise UnsupportedError(f"groups with blocks of {sizes} tokens are not supported by "
-                                   "quire.vllm: all groups need the same number")
+        self.sizes = [group.block_size for group in groups]
+        self.span = math.lcm(*self.sizes)
+        if self.is_mixed and (self.span > _LONGEST_SPAN or
+                              all(group.window for group in groups)):
+            raise UnsupportedError(f"groups with blocks of {sorted(set(self.sizes))} tokens are "
+                                   "not supported by quire.vllm: their least common multiple is "
+                                   f"at most {_LONGEST_SPAN}, and one has full attention")
         self.crosses = groups[0].crosses
         if len(groups) > 1 and any(group.crosses for group in groups):
             raise UnsupportedError("cross-attention beside other KV cache groups is not supported "
@@ -106,9 +118,13 @@ class Spec:
                              "sliding-window or Mamba layers")
 
     @property
-    def windows(self) -> List[Tuple[int, GroupSpec]]:
-        """The groups that have a window or chunks, with their numbers."""
-        return [(i, group) for i, group in enumerate(self.groups) if group.window]
+    def is_mixed(self) -> bool:
+        """True if the groups' blocks have different numbers of tokens."""
+        return len(set(self.sizes)) > 1
+
+    def blocks_of(self, tokens: int) -> int:
+        """How many blocks hold so many tokens, all groups together."""
+        return sum(-(-tokens // size) for size in self.sizes)
 
     def most_of(self, tokens: int) -> int:
         """How many blocks a request with so many tokens holds at most at a time."""

@@ -11,7 +11,7 @@ short they are given back, and nothing is reserved while few are left, so that n
 hardly a cached block is evicted, for the sake of a reservation.
 
 Invariants:
-  (1) reserved == the sum of len(blocks) - given over all requests, times the number of groups
+  (1) reserved == the number of blocks past `room` in the tables of all requests
   (2) named <= due <= room, all of them whole blocks
 """
 
@@ -31,7 +31,7 @@ from .vllm_books import Books
 from .vllm_index import Entry, Index
 from .vllm_retention import Retention
 from .vllm_request import Content, ids, tokens as converted
-from .vllm_running import Running, hashes_of
+from .vllm_running import Running, Shape, hashes_of
 from .vllm_window import Window
 
 _LEAST_RESERVED = 4  # requests: a step for fewer of them saves nothing
@@ -50,21 +50,23 @@ class Table:
 
     late       computed tokens, the last ones, that may be computed again and are not cached yet
     lookahead  tokens after a block that belong to its content
-    scale      how many of vLLM's hashes there are per block
+    shape      of the groups' blocks
     index      the cached blocks by hash, once something has asked for it
     retention  which blocks of a windowed model are kept; None: all are
     bad        blocks that must not be found any more: how many requests hold each of them
     """
 
     def __init__(self, books: Books, blocks: Blocks, late: int = 0, lookahead: int = 0,
-                 scale: int = 1, retention: Optional[Retention] = None):
+                 hash_size: int = 0, retention: Optional[Retention] = None):
         self.retention = retention
         self.books = books
         self.blocks = blocks
         self.content = Content(books.block_size, lookahead)
         self.running: Dict[str, Running] = {}
         self.reserved = 0
-        self.late, self.lookahead, self.scale = late, lookahead, scale
+        self.late, self.lookahead = late, lookahead
+        self.shape = Shape(books.block_size, books.sizes,
+                           [size // (hash_size or size) for size in books.sizes])
         self.index: Optional[Index] = None
         self.bad: Counter[int] = Counter()
         self.window = Window(books, blocks)
@@ -93,7 +95,7 @@ class Table:
             count, tables = self.found(keys, tokens, drops_last)
         most_cached = count
         if self.retention is not None and count:
-            hashes = hashes_of(request, self.scale)
+            hashes = hashes_of(request, self.shape.scales[0])
             while count and not self._is_kept(hashes, count // self.books.block_size):
                 count, tables = self.found(keys, tokens[:count - self.books.block_size + 1], False)
         return count, tables, most_cached if most_cached > count else 0
@@ -134,14 +136,19 @@ class Table:
                 tables = self._shown(probe, tokens[:count + 1], count)
                 if not self.bad:
                     return count, tables
-                good = min(_first_in(table, self.bad) for table in tables)
-                if good == count // size:
+                good = self._end_of_good(tables, self.bad)
+                if good >= count:
                     return count, tables
-                count = self.books.probe(probe, tokens[:good * size + 1])
+                count = self.books.probe(probe, tokens[:good + 1])
             return 0, self.nothing
         finally:
             if keys:
                 self.books.end(probe)
+
+    def _end_of_good(self, tables: Tables, bad: Container[int]) -> int:
+        """The end of the first tokens, in spans, whose blocks in tables are none of the bad."""
+        return min(_first_in(table, bad) * size // self.books.block_size
+                   for table, size in zip(tables, self.books.sizes)) * self.books.block_size
 
     @property
     def nothing(self) -> Tables:
@@ -153,7 +160,7 @@ class Table:
         self.books.begin(probe, tokens, 0)
         tables = self.books.tables(probe, step=self.books.step)
         self.books.abort()
-        return [table[:count // self.books.block_size] for table in tables]
+        return [table[:count // size] for table, size in zip(tables, self.books.sizes)]
 
     # Growth.
 
@@ -164,8 +171,8 @@ class Table:
         if self.books.caches:
             keys = self.content.of(request)[1]
             count = len(ids(request))
-        running = Running(request, self.books.create(keys), self.books.block_size, count, keys,
-                          self.scale, [[] for _ in self.books.groups])
+        running = Running(request, self.books.create(keys), self.shape, count, keys,
+                          [[] for _ in self.books.groups])
         if count < self.lookahead:
             running.mark = _NEVER  # the keys lack some of the first tokens
         return running
@@ -180,34 +187,42 @@ class Table:
         """
         size = self.books.block_size
         count = -(-need // size)
-        if count == len(running.blocks) + 1 and running.given != 0:
+        if count == len(running.blocks) + 1 and running.room != 0:
             self._reserve()
-        before = len(running.blocks) - running.given
-        if self.books.windowed or count > len(running.blocks):
+        before = self._reserved(running)
+        if self.books.is_exact or count > len(running.blocks):
             if not self._step(running, verified, need, found, cached, spare):
                 return None
-        elif spare and self.free_count() - self.books.group_count * (count - running.given) < spare:
-            return None
+        elif spare:
+            taken = self.books.group_count * (count - running.room // size)
+            if self.free_count() - taken < spare:
+                return None
         self.running[running.request.request_id] = running
-        running.adopt(found // size, self.books.host_blocks != 0)
-        new = running.give(max(count, running.given))
-        self.reserved += self.books.group_count * (len(running.blocks) - running.given - before)
+        running.adopt(found, self.books.host_blocks != 0)
+        new = running.give(max(need, running.room))
+        self.reserved += self._reserved(running) - before
         self.name_later(running, cached)
         return new
+
+    def _reserved(self, running: Running) -> int:
+        """How many blocks a request has that vLLM does not know of."""
+        if self.books.group_count == 1:
+            return len(running.blocks) - running.room // running.size
+        return sum(map(len, running.reserved()))
 
     def _step(self, running: Running, verified: int, need: int, found: int, cached: int,
               spare: int) -> bool:
         """Runs a step of this request alone. False: it waits, and nothing changed."""
         size = self.books.block_size
         known = max(-(-need // size) * size, found + size if found >= need else 0)
-        if self.books.windowed:
+        if self.books.is_exact:
             known = max(verified, running.known + 1, found + 1)
         tokens = np.full(known - running.known, UNKNOWN, elements.TOKEN)
         cached = self._cacheable(running, cached)
         end = max(found, cached // size * size) if self.books.caches and running.known == 0 else 0
         end = min(end, known)
         tokens[:end] = self.content.of(running.request)[0][:end] if end else 0
-        kept = self.window.keep(running) if self.books.windowed else None
+        kept = self.window.keep(running) if self.books.windows else None
         named = self._open(running, tokens, max(0, need - known), found, end, spare)
         if named is None:
             self.window.undo(running, kept)
@@ -250,21 +265,25 @@ class Table:
         if named > running.named:
             running.named = named
             running.name(named)
-        begin = len(running.blocks)
-        for group, table in enumerate(running.tables):
-            table += self.blocks.of(self.books.blocks(running.sequence, begin, group=group))
-        if self.books.windowed:
+        self._read_tables(running)
+        if self.books.windows:
             self.window.stepped(running, first)
-            if running.given == 0:
+            if running.room == 0:
                 running.passed = list(running.front)
+
+    def _read_tables(self, running: Running) -> None:
+        """Reads the blocks that were added to a request's tables."""
+        for group, table in enumerate(running.tables):
+            table += self.blocks.of(self.books.blocks(running.sequence, len(table), group=group))
 
     # Reservation.
 
     def _reserve(self) -> None:
         """Gives a block to every request that has none in reserve, if enough of them are left."""
-        if self.books.windowed or len(self.running) < _LEAST_RESERVED:
+        if self.books.is_exact or len(self.running) < _LEAST_RESERVED:
             return
-        wanting = [r for r in self.running.values() if len(r.blocks) == r.given]
+        size = self.books.block_size
+        wanting = [r for r in self.running.values() if len(r.blocks) * size == r.room]
         count = len(wanting)
         blocks = count * self.books.group_count
         if count < _LEAST_RESERVED or blocks * _RESERVED_SHARE > self.books.available():
@@ -274,18 +293,16 @@ class Table:
             return
         for running in wanting:
             running.known += self.books.block_size
-            begin = len(running.blocks)
-            for group, table in enumerate(running.tables):
-                table += self.blocks.of(self.books.blocks(running.sequence, begin, group=group))
+            self._read_tables(running)
         self.reserved += blocks
 
     def give_back(self) -> None:
         """Returns all reserved blocks."""
         for running in self.running.values():
-            if len(running.blocks) > running.given:
-                running.known = running.given * running.size
-                for table in running.tables:
-                    del table[running.given:]
+            if self._reserved(running):
+                running.known = running.room
+                for table, size in zip(running.tables, running.sizes):
+                    del table[-(-running.room // size):]
                 self.books.truncate(running.sequence, running.known)
         self.reserved = 0
 
@@ -307,7 +324,7 @@ class Table:
             return
         running.name(end)
         self._due[running] = None
-        if self.books.windowed:
+        if self.books.is_exact:
             self.name_due()
 
     def name_due(self) -> None:
@@ -367,7 +384,7 @@ class Table:
             return None
         if running in self._due:
             self.name_due()
-        self.reserved -= self.books.group_count * (len(running.blocks) - running.given)
+        self.reserved -= self._reserved(running)
         return running
 
     def end(self, running: Running) -> None:
@@ -387,17 +404,17 @@ class Table:
         after it are to be found any more. Returns those."""
         if running in self._due:
             self.name_due()
-        end = running.due // running.size
-        first = min(_first_in([block.block_id for block in table[:end]], blocks)
-                    for table in running.tables)
-        if first == end:
+        end = running.due
+        tables = [[block.block_id for block in table[:end // size]]
+                  for table, size in zip(running.tables, running.sizes)]
+        first = self._end_of_good(tables, blocks)
+        if first >= end:
             return []
-        bad = [block.block_id for table in running.tables for block in table[first:end]
-               if not block.is_null]
+        bad = running.blocks_between(first, end)
         if running.bad is None:
             running.bad_end = end
         running.bad = first
-        running.due, running.mark = first * running.size, _NEVER
+        running.due, running.mark = first, _NEVER
         self.bad += Counter(bad)
         return bad
 
@@ -406,11 +423,11 @@ class Table:
         sequence holds them meanwhile."""
         bad, kept = running.bad or 0, 0
         if bad != 0:
-            kept = self.books.fork(running.sequence, bad * running.size)
+            kept = self.books.fork(running.sequence, bad)
         self.books.drop(running.sequence)
         if kept:
             self.books.end(kept)
-        self.bad -= Counter(running.bad_blocks())
+        self.bad -= Counter(running.blocks_between(bad, running.bad_end))
 
     # Hashes.
 

@@ -47,7 +47,9 @@ class Window:
 
     def _passed(self, running: Running) -> List[int]:
         """How many of a request's blocks, per group, no step reads any more."""
-        return [min(count, running.given) for count in self._books.passed(running.processed)]
+        room = running.room
+        return [min(count, -(-room // size))
+                for count, size in zip(self._books.passed(running.processed), running.sizes)]
 
     def _settle(self, running: Running) -> None:
         """Null blocks take the places of those that no step reads and the sequence has given up. It

@@ -7,6 +7,7 @@ computed, everything that it sees must be there: so a block that two owners writ
 content, or a block that is returned too early is found, whatever the manager believes.
 """
 
+import math
 import random
 
 SLOTS_OF_DRAFTS = object()
@@ -34,15 +35,16 @@ class Engine:
     manager       the KV cache manager
     make_request  makes a request from its name and tokens
     windows       one per group, see Attention
-    size          tokens per block
+    sizes         tokens per block of each group
     blocks        the pool's, the null block included
     most          steps in flight at a time; 0: each one ends before the next is scheduled
     """
 
-    def __init__(self, case, manager, make_request, windows, size, blocks, most):
+    def __init__(self, case, manager, make_request, windows, sizes, blocks, most):
         self.case, self.manager, self.make_request = case, manager, make_request
         self.groups = [Attention(window) for window in windows]
-        self.size, self.blocks, self.most = size, blocks, most
+        self.sizes, self.span = sizes, math.lcm(*sizes)
+        self.blocks, self.most = blocks, most
         self.memory = {}      # (block, slot) -> (group, tokens)
         self.running, self.in_flight, self.waiting = {}, [], []
         self.prefixes = {(): 0}  # the number of each sequence of tokens
@@ -62,28 +64,28 @@ class Engine:
 
     def write(self, item):
         request, first, new, drafts, tables = item
-        for group, table in enumerate(tables):
+        for group, (size, table) in enumerate(zip(self.sizes, tables)):
             for place in range(first, first + new + drafts):
                 value = (group, self.content(request, place)) if place < first + new \
                     else SLOTS_OF_DRAFTS
-                block = table[place // self.size]
+                block = table[place // size]
                 self.case.assertNotEqual(block, 0, "a new token has no slot")
-                self.memory[block, place % self.size] = value
+                self.memory[block, place % size] = value
 
     def read(self, item):
         request, first, new, _, tables = item
-        for group, (attention, table) in enumerate(zip(self.groups, tables)):
+        for group, (attention, size, table) in enumerate(zip(self.groups, self.sizes, tables)):
             for place in range(attention.first_seen(first), first + new):
-                found = self.memory.get((table[place // self.size], place % self.size))
+                found = self.memory.get((table[place // size], place % size))
                 self.case.assertEqual(found, (group, self.content(request, place)),
                                       f"{request.name}, group {group}, place {place} of {first}")
 
     def seen(self, item):
         """The blocks that a step reads and writes."""
         _, first, new, drafts, tables = item
-        return {block for attention, table in zip(self.groups, tables)
-                for block in table[attention.first_seen(first) // self.size:
-                                   -(-(first + new + drafts) // self.size)]}
+        return {block for attention, size, table in zip(self.groups, self.sizes, tables)
+                for block in table[attention.first_seen(first) // size:
+                                   -(-(first + new + drafts) // size)]}
 
     # Operations.
 
@@ -96,13 +98,13 @@ class Engine:
         for request in list(self.running.values()):
             source = draw(request.name)
             left = len(request.tokens) - request.engine.num_computed_tokens
-            new = source.randrange(1, min(left, 3 * self.size) + 1)
+            new = source.randrange(1, min(left, 12) + 1)
             drafts = source.randrange(3) if new == left and self.drafts_allowed else 0
             self.allocate(items, request, new, drafts, 0)
         while self.waiting:
             request = Playing(*self.waiting[0], self.make_request(*self.waiting[0]))
             blocks, found, _ = self.manager.get_computed_blocks(request.engine)
-            self.case.assertEqual(found % self.size, 0)
+            self.case.assertEqual(found % self.span, 0)
             self.case.assertLess(found, len(request.tokens))
             new = draw(request.name).randrange(1, len(request.tokens) - found + 1)
             if not self.allocate(items, request, new, 0, found, blocks):
@@ -128,8 +130,8 @@ class Engine:
         for group in given.get_block_ids():
             self.case.assertFalse(busy & set(group), "a step in flight sees it")
         tables = self.manager.get_block_ids(request.name)
-        for table in tables:
-            self.case.assertGreaterEqual(len(table) * self.size, first + new + drafts)
+        for size, table in zip(self.sizes, tables):
+            self.case.assertGreaterEqual(len(table) * size, first + new + drafts)
         items.append((request, first, new, drafts, tables))
         engine.num_computed_tokens = first + new + drafts
         engine.num_in_flight_tokens = getattr(engine, "num_in_flight_tokens", 0) + new + drafts

@@ -4,6 +4,7 @@
 vllm_hybrid_other.py plays the same requests through vLLM's own manager as well.
 """
 
+import math
 import random
 import types
 import unittest
@@ -16,12 +17,13 @@ from vllm_model import Request
 SIZE = 4
 
 
-def config(blocks, windows, size=SIZE):
+def config(blocks, windows, sizes):
     """A KVCacheConfig with a group per window; a negative one stands for chunks."""
-    made = vllm.config(blocks, size, windows=[
+    made = vllm.config(blocks, SIZE, windows=[
         window if window is None or window > 0 else 0 for window in windows])
     kind = type("ChunkedLocalAttentionSpec", (types.SimpleNamespace,), {})
-    for group, window in zip(made.kv_cache_groups, windows):
+    for group, window, size in zip(made.kv_cache_groups, windows, sizes):
+        group.kv_cache_spec.block_size = size
         if window is not None and window < 0:
             group.kv_cache_spec = kind(block_size=size, attention_chunk_size=-window)
     return made
@@ -39,14 +41,21 @@ def groups(rng, chunks=range(1, 20)):
     return [None, *kinds] if rng.random() < 0.8 else [5, *kinds]
 
 
+def sizes(rng, windows):
+    """Tokens per block of each group; in half of the cases they differ, if a group is full."""
+    if None not in windows or rng.random() < 0.5:
+        return [SIZE] * len(windows)
+    return [rng.choice((SIZE, 2 * SIZE, 3 * SIZE)) for _ in windows]
+
+
 class Hybrid(unittest.TestCase):
     def play(self, seed, blocks, operations):
         rng = random.Random(seed)
         windows, most = groups(rng), rng.randrange(3)
-        use_eagle = seed % 5 == 0
-        manager = vllm.KVCacheManager(config(blocks, windows), 512, SIZE, SIZE,
-                                      use_eagle=use_eagle)
-        engine = Engine(self, manager, make_request, windows, SIZE, blocks, most)
+        each = sizes(rng, windows)
+        manager = vllm.KVCacheManager(config(blocks, windows, each), 512, math.lcm(*each), SIZE,
+                                      use_eagle=seed % 5 == 0)
+        engine = Engine(self, manager, make_request, windows, each, blocks, most)
         script = Script(seed, most)
         for _ in range(operations // 20):
             script.play([engine], 20)

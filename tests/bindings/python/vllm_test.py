@@ -322,13 +322,20 @@ class Differential(unittest.TestCase):
             self.manager.allocate_slots(request, 0)
         for call in (lambda: self.manager.allocate_slots(request, 1, num_encoder_tokens=1),
                      lambda: vllm.KVCacheManager(vllm.config(8, 4097), 8),
-                     lambda: vllm.KVCacheManager(vllm.config(8, 4), 8, dcp_world_size=2)):
+                     lambda: vllm.KVCacheManager(vllm.config(8, 4), 8, pcp_world_size=2)):
             with self.assertRaises(quire.UnsupportedError):
                 call()
-        groups = vllm.config(8, 4, windows=(None, 8))
+        groups = vllm.config(8, 4, windows=(4, 8))
         groups.kv_cache_groups[1].kv_cache_spec.block_size = 8
         with self.assertRaisesRegex(quire.UnsupportedError, r"\[4, 8\] tokens"):
             vllm.KVCacheManager(groups, 8)
+        groups.kv_cache_groups[0].kv_cache_spec.sliding_window = None
+        with self.assertRaisesRegex(quire.UnsupportedError, "events of groups"):
+            vllm.KVCacheManager(groups, 8, enable_kv_cache_events=True)
+        mixed = vllm.KVCacheManager(groups, 8)
+        with self.assertRaisesRegex(quire.UnsupportedError, "not known by hash"):
+            mixed.block_pool.get_cached_block(b"hash", [0])
+        mixed.close()
         with self.assertRaisesRegex(quire.UnsupportedError, "17 KV cache groups"):
             vllm.KVCacheManager(vllm.config(8, 4, windows=[None] * 17), 8)
         uncached = vllm.config(8, 4, windows=(None, 8))
