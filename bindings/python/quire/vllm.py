@@ -334,10 +334,8 @@ class KVCacheManager:
 
     def reset_prefix_cache(self) -> bool:
         """Forgets what is cached. Returns False, and does nothing, while requests hold blocks."""
-        if self._books.stats().blocks_held != 0:
+        if not self._pool.reset_prefix_cache():
             return False
-        self._cache.reset()
-        self._pool.blocks.forget()
         if self.prefix_cache_stats is not None:
             self.prefix_cache_stats.reset = True
         return True

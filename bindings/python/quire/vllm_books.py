@@ -89,6 +89,7 @@ class Books:
     is_exact     True if a sequence must not have more tokens than are computed: a step returns what
                  a window passes, or the groups' blocks do not end at the same tokens
     tells        True if it tells what enters and leaves the cache
+    can_forget   True if cached blocks can be evicted by their numbers
     host_blocks  where evicted blocks are kept
     on_evicted   gets a block, and the block of the host that its content was moved to
     on_restored  gets a block of the host, and the block that its content was moved to
@@ -102,6 +103,7 @@ class Books:
         self.block_size, unit = math.lcm(*self.sizes), math.gcd(*self.sizes)
         self.is_exact = len(self.windows) != 0 or unit != self.block_size
         self.caches, self.tells = caches, caches and unit == self.block_size
+        self.can_forget = self.tells and len(self.windows) < len(groups) and not host_blocks
         self.cache = Cache(
             instance or Instance(), [group.group(unit) for group in groups],
             block_tokens=unit, blocks=blocks, max_sequences=_MAX_REQUESTS,

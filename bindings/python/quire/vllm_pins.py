@@ -13,7 +13,7 @@ from typing import Any, Iterable, List, Optional, Sequence as Listed, Set
 import numpy as np
 
 from .elements import UNKNOWN
-from .errors import UnsupportedError
+from .errors import ArgumentError, UnsupportedError
 from .lease import Lease
 from .step import RUN
 from .vllm_blocks import KVCacheBlock
@@ -73,7 +73,9 @@ class Pins:
         for running in holders:
             place = running.place_of(block)
             if place is not None and place[1] * running.sizes[place[0]] < running.room:
-                return self._fork(running, (place[1] + 1) * running.sizes[place[0]])
+                pin = self._fork(running, block, (place[1] + 1) * running.sizes[place[0]])
+                if pin is not None:
+                    return pin
         index = self._table.index
         entry = index.at(block.block_id) if index is not None else None
         chain = entry.chain() if entry is not None else []
@@ -87,10 +89,8 @@ class Pins:
         """Takes and holds blocks without content. Errors: ValueError if there are too few."""
         cache = self._table.books.cache
         self._table.give_back()
-        if self._lease is None:
-            self._lease = cache.lease()
         with cache.begin() as step:
-            taken = self._lease.take(step, count)
+            taken = self._own().take(step, count)
             if taken is None:
                 raise ValueError(f"there are not {count} free blocks")
             step.commit()
@@ -99,12 +99,25 @@ class Pins:
         self._taken.update(ids)
         return ids
 
+    def _own(self) -> Lease:
+        if self._lease is None:
+            self._lease = self._table.books.cache.lease()
+        return self._lease
+
+    def forget(self, block: int) -> None:
+        """If a block is cached, it is not found any more, nor those after it."""
+        for group in range(self._table.books.group_count):
+            try:
+                self._own().forget([block], group)
+                return
+            except ArgumentError:
+                pass  # not cached in this group
+
     def _give(self, blocks: Listed[int]) -> None:
         """Returns blocks that `new` took."""
-        assert self._lease is not None
         self._taken.difference_update(blocks)
         with self._table.books.cache.begin() as step:
-            self._lease.give(step, blocks)
+            self._own().give(step, blocks)
             step.commit()
             step.finish()
 
@@ -113,8 +126,17 @@ class Pins:
         tables = self._table.books.tables(sequence)
         return _Pin(sequence, {block for table in tables for block in table if block != 0}, [])
 
-    def _fork(self, running: Running, tokens: int) -> _Pin:
-        return self._of(self._table.books.fork(running.sequence, min(tokens, running.known)))
+    def _fork(self, running: Running, block: KVCacheBlock, tokens: int) -> Optional[_Pin]:
+        """A pin of the block that ends the first tokens of a request. With a window it holds all
+        that the request has: a shorter fork would lack what the window passed since. None: vLLM
+        has the block for a moment, and the library does not."""
+        books = self._table.books
+        count = running.known if books.windows else min(tokens, running.known)
+        pin = self._of(books.fork(running.sequence, count))
+        if block.block_id in pin.ids:
+            return pin
+        books.end(pin.sequence)
+        return None
 
     def _take(self, tokens: List[Any], keys: Any) -> Optional[int]:
         """A sequence that holds the cached blocks of these tokens. The step that takes them needs

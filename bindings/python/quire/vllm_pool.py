@@ -162,23 +162,26 @@ class BlockPool:
         return [self.blocks[entry.block] for entry in entries if entry is not None]
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        """Blocks are not found any more. Requests keep those that they hold. The blocks after them
-        in their requests are not found either. Errors: UnsupportedError if a block is cached and
-        held by no request."""
+        """Blocks are not found any more, nor those after them. Requests keep those that they hold.
+        Errors: UnsupportedError if a block is touched, or if it cannot be known whether it is
+        cached; nothing changed."""
         ids = {block_id for block_id in block_ids if block_id != 0}
         if ids and max(ids) >= self.num_gpu_blocks:
             raise ValueError(f"there is no block {max(ids)}")
         index = self.index() if self.knows_hashes else None
         held = {block.block_id for running in self._holders() for block in running.held()}
+        can_forget = self.table.books.can_forget
         for block_id in ids - held:
-            if index is None or index.at(block_id) is not None or self.pins.holds(block_id):
-                raise UnsupportedError(f"block {block_id} cannot be evicted: it is cached, and no "
-                                       "request holds it")
+            is_cached = index is None or index.at(block_id) is not None
+            if self.pins.holds(block_id) or (is_cached and not can_forget):
+                raise UnsupportedError(f"block {block_id} cannot be evicted: no request holds it")
         for running in self._holders():
             bad = self.table.make_bad(running, ids)
             for block_id in bad:
                 if index is not None:
                     index.forget(block_id)
+        for block_id in ids - held if can_forget else ():
+            self.pins.forget(block_id)
 
     def take_events(self) -> List[Any]:
         """vLLM's events since the last call."""
@@ -194,6 +197,15 @@ class BlockPool:
             return []
         self.index()
         return self.events.queue
+
+    def reset_prefix_cache(self) -> bool:
+        """Forgets what is cached. Returns False, and does nothing, while something holds blocks."""
+        books = self.table.books
+        if books.stats().blocks_held != 0:
+            return False
+        books.cache.reset()
+        self.blocks.forget()
+        return True
 
     # References.
 
@@ -215,6 +227,7 @@ class BlockPool:
 
     def pop(self, running: Running) -> List[KVCacheBlock]:
         """The blocks of a removed request, which holds them until free_blocks returns them."""
+        self.table.trim(running)
         blocks = list(running.held())
         self._popped.setdefault(tuple(block.block_id for block in blocks), []).append(running)
         return blocks

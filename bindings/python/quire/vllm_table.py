@@ -299,12 +299,16 @@ class Table:
     def give_back(self) -> None:
         """Returns all reserved blocks."""
         for running in self.running.values():
-            if self._reserved(running):
-                running.known = running.room
-                for table, size in zip(running.tables, running.sizes):
-                    del table[-(-running.room // size):]
-                self.books.truncate(running.sequence, running.known)
+            self.trim(running)
         self.reserved = 0
+
+    def trim(self, running: Running) -> None:
+        """Returns the reserved blocks of one request, which still count as reserved."""
+        if self._reserved(running):
+            running.known = running.room
+            for table, size in zip(running.tables, running.sizes):
+                del table[-(-running.room // size):]
+            self.books.truncate(running.sequence, running.known)
 
     # Naming.
 

@@ -306,10 +306,17 @@ class Held(unittest.TestCase):
         self.manager.allocate_slots(again, 10, 8)
         self.assertEqual(self.found(), 16)
 
-    def test_cached_block_of_no_request_is_not_evicted(self):
+    def test_cached_block_of_no_request_is_evicted(self):
         self.manager.free(self.request)
+        self.pool.touch(self.blocks[:1])
         with self.assertRaises(quire.UnsupportedError):
-            self.manager.evict_blocks({self.blocks[1].block_id})
+            self.manager.evict_blocks({self.blocks[0].block_id})
+        self.pool.free_blocks(self.blocks[:1])
+        self.assertEqual(self.found(), 16)
+        self.manager.evict_blocks({self.blocks[1].block_id})
+        self.assertEqual(self.found(), 4)
+        self.assertIsNone(self.pool.get_cached_block(self.request.block_hashes[1], [0]))
+        self.assertIsNone(self.pool.get_cached_block(self.request.block_hashes[2], [0]))
         self.manager.evict_blocks({11})
 
     def test_free_blocks_come_in_the_order_in_which_they_are_taken(self):

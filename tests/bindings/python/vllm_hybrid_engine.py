@@ -46,10 +46,9 @@ class Engine:
         self.sizes, self.span = sizes, math.lcm(*sizes)
         self.blocks, self.most = blocks, most
         self.memory = {}      # (block, slot) -> (group, tokens)
-        self.running, self.in_flight, self.waiting = {}, [], []
+        self.running, self.in_flight, self.waiting, self.popped = {}, [], [], []
         self.prefixes = {(): 0}  # the number of each sequence of tokens
         self.hits, self.refused = {}, 0
-        self.drafts_allowed = most == 0
 
     # Contents.
 
@@ -71,6 +70,14 @@ class Engine:
                 block = table[place // size]
                 self.case.assertNotEqual(block, 0, "a new token has no slot")
                 self.memory[block, place % size] = value
+
+    def load(self, request, begin, end, tables):
+        """A connector writes what it has to the blocks that it is given."""
+        for group, (size, table) in enumerate(zip(self.sizes, tables)):
+            for place in range(begin, end):
+                if table[place // size] != 0:
+                    self.memory[table[place // size], place % size] = (
+                        group, self.content(request, place))
 
     def read(self, item):
         request, first, new, _, tables = item
@@ -99,15 +106,18 @@ class Engine:
             source = draw(request.name)
             left = len(request.tokens) - request.engine.num_computed_tokens
             new = source.randrange(1, min(left, 12) + 1)
-            drafts = source.randrange(3) if new == left and self.drafts_allowed else 0
+            drafts = source.randrange(3) if new == left and self.most == 0 else 0
             self.allocate(items, request, new, drafts, 0)
         while self.waiting:
             request = Playing(*self.waiting[0], self.make_request(*self.waiting[0]))
             blocks, found, _ = self.manager.get_computed_blocks(request.engine)
             self.case.assertEqual(found % self.span, 0)
             self.case.assertLess(found, len(request.tokens))
-            new = draw(request.name).randrange(1, len(request.tokens) - found + 1)
-            if not self.allocate(items, request, new, 0, found, blocks):
+            source, left = draw(request.name), len(request.tokens) - found
+            loaded = source.randrange(left // self.span + 1) * self.span % left \
+                if source.random() < 0.2 else 0
+            new = source.randrange(1, left - loaded + 1)
+            if not self.allocate(items, request, new, 0, found, blocks, loaded):
                 break
             self.hits[request.name] = found
             self.running[request.name] = request
@@ -119,10 +129,13 @@ class Engine:
         self.in_flight.append(items)
         self.check()
 
-    def allocate(self, items, request, new, drafts, found, blocks=None):
+    def allocate(self, items, request, new, drafts, found, blocks=None, loaded=0):
+        """Gets slots for new tokens and drafts, after those that were found, and those that a
+        connector loads."""
         engine = request.engine
-        first = engine.num_computed_tokens + found
-        given = self.manager.allocate_slots(engine, new + drafts, found, blocks)
+        first = engine.num_computed_tokens + found + loaded
+        given = self.manager.allocate_slots(engine, new + drafts, found, blocks,
+                                            num_external_computed_tokens=loaded)
         if given is None:
             self.refused += 1
             return False
@@ -132,6 +145,7 @@ class Engine:
         tables = self.manager.get_block_ids(request.name)
         for size, table in zip(self.sizes, tables):
             self.case.assertGreaterEqual(len(table) * size, first + new + drafts)
+        self.load(request, first - loaded, first, tables)
         items.append((request, first, new, drafts, tables))
         engine.num_computed_tokens = first + new + drafts
         engine.num_in_flight_tokens = getattr(engine, "num_in_flight_tokens", 0) + new + drafts
@@ -139,28 +153,35 @@ class Engine:
             request.sample(1)
         return True
 
-    def end_step(self, draw):
-        """The oldest step ends; a draft is accepted if the model's token is the same."""
+    def end_step(self):
+        """The oldest step ends; its drafts are rejected."""
         for request, _, new, drafts, _ in self.in_flight.pop(0):
             engine = request.engine
             engine.num_in_flight_tokens -= new + drafts
             if request.name not in self.running:
                 continue
-            kept = draw(request.name).randrange(drafts + 1)
             engine.num_computed_tokens -= drafts
             if engine.num_computed_tokens == len(request.tokens):
                 request.sample(1)
 
-    def finish(self, name):
-        """A request ends, once no step of it is in flight."""
+    def finish(self, name, waits):
+        """A request ends, once no step of it is in flight. `waits`: something still reads its
+        blocks; they are returned with the next one that waits."""
         request = self.running.get(name)
-        if request is not None and request.engine.num_in_flight_tokens == 0:
-            del self.running[name]
+        if request is None or request.engine.num_in_flight_tokens != 0:
+            return
+        del self.running[name]
+        if not waits:
             self.manager.free(request.engine)
+            return
+        popped, self.popped = self.popped, self.manager.pop_blocks_for_free(request.engine)
+        if popped:
+            self.manager.block_pool.free_blocks(reversed(popped))
 
     def held(self):
-        return {block for name in self.running for table in self.manager.get_block_ids(name)
-                for block in table} - {0}
+        tables = [table for name in self.running for table in self.manager.get_block_ids(name)]
+        return ({block for table in tables for block in table} |
+                {block.block_id for block in self.popped}) - {0}
 
     def check(self):
         free = self.blocks - 1 - len(self.held() | self.kept())
@@ -171,7 +192,7 @@ class Engine:
         passed while a step in flight may read another window's block of the same tokens."""
         if self.most == 0 or not hasattr(self.manager, "_books"):
             return set()
-        return {block for running in self.manager._running.values()
+        return {block for running in self.manager._pool._holders()
                 for _, keeper in running.keepers
                 for table in self.manager._books.tables(keeper) for block in table} - {0}
 
@@ -220,9 +241,9 @@ class Script:
                 for engine in engines:
                     engine.add(name, tokens)
             elif chance < 0.4 and names:
-                name = names.pop(self.rng.randrange(len(names)))
+                name, waits = names.pop(self.rng.randrange(len(names))), self.rng.random() < 0.3
                 for engine in engines:
-                    engine.finish(name)
+                    engine.finish(name, waits)
                     if name in engine.running:
                         names.append(name)
                         break
@@ -232,4 +253,4 @@ class Script:
             left = self.rng.randrange(self.most + 1)
             for engine in engines:
                 while len(engine.in_flight) > left:
-                    engine.end_step(draw)
+                    engine.end_step()

@@ -76,6 +76,27 @@ class Hybrid(unittest.TestCase):
                 refused += self.play(seed, 90, 200)[1]
         self.assertGreater(refused, 0)
 
+    def test_cached_block_of_a_request_can_be_touched(self):
+        """Also one that its window shows no more to tokens that the block's end precedes."""
+        for windows, each in (((None, 9), (4, 4)), ((None, 9, -8), (4, 4, 4)), ((None, 9), (8, 4))):
+            with self.subTest(windows=windows, each=each):
+                manager = vllm.KVCacheManager(config(80, windows, each), 512, math.lcm(*each), 4)
+                request = make_request("a", range(50))
+                pool = manager.block_pool
+                while request.num_computed_tokens < 50:
+                    manager.allocate_slots(request, 1, num_lookahead_tokens=2)
+                    request.num_computed_tokens += 1
+                    for group in manager.get_blocks("a").blocks:
+                        for block in group:
+                            if not block.is_null and block.block_hash is not None:
+                                pool.touch([block])
+                                self.assertEqual(block.ref_cnt, 2)
+                                pool.free_blocks([block])
+                manager.free(request)
+                self.assertEqual(pool.get_num_free_blocks(), 79)
+                manager._cache.check()
+                manager.close()
+
 
 if __name__ == "__main__":
     unittest.main()
