@@ -87,15 +87,18 @@ class KVCacheManager:
                  instance: Optional[Instance] = None):
         vllm_release.check()
         spec = Spec(kv_cache_config, min(max_in_flight_tokens or max_model_len, max_model_len),
-                    dcp_world_size)
+                    max_model_len, dcp_world_size)
         _refuse(prefill_context_parallelism=pcp_world_size > 1,
                 hisparse=getattr(kv_cache_config, "hisparse_host_num_blocks", None) is not None,
-                hash_lookahead_past_a_block=num_hash_lookahead_tokens > min(spec.sizes))
+                hash_lookahead_past_a_block=num_hash_lookahead_tokens > min(
+                    filter(None, spec.sizes)))
         self.kv_cache_config = kv_cache_config
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching and not spec.crosses
         _refuse(a_group_whose_blocks_are_not_cached=self.enable_caching and not all(
-            getattr(group.spec, "prefix_cacheable", True) for group in spec.groups))
+                    getattr(group.spec, "prefix_cacheable", True) for group in spec.groups),
+                prefix_caching_with_Mamba_or_cross_attention_beside_others=self.enable_caching and
+                spec.fixed)
         self.enable_kv_cache_events = enable_kv_cache_events
         self.use_eagle = use_eagle
         self.log_stats = log_stats
@@ -113,7 +116,7 @@ class KVCacheManager:
                 host_memory_for_several_KV_cache_groups=self.host_blocks and len(spec.groups) > 1,
                 host_memory_for_a_model_that_needs_zeroed_blocks=self.host_blocks and getattr(
                     kv_cache_config, "needs_kv_cache_zeroing", False))
-        self._books = Books(instance, spec.groups, kv_cache_config.num_blocks, self.enable_caching,
+        self._books = Books(instance, spec, kv_cache_config.num_blocks, self.enable_caching,
                             self.host_blocks)
         self._cache = self._books.cache
         hash_size = hash_block_size or math.gcd(*spec.sizes)
@@ -192,7 +195,9 @@ class KVCacheManager:
             count, tables, shared = self._table.look_up(request, max_cache_hit_length,
                                                         self.use_eagle)
             if tables[0]:
-                blocks = KVCacheBlocks(tuple([self._pool.blocks.of(ids) for ids in tables]))
+                of = self._pool.blocks.of
+                blocks = KVCacheBlocks((of(tables[0]),) if len(tables) == 1 else
+                                       tuple([of(ids) for ids in tables]))
             if count and getattr(request, "kv_cache_report_mode", "") == "full" and self._events:
                 self._events.reused(request, count // self._spec.span)
             if not self._answers_three:
@@ -210,9 +215,9 @@ class KVCacheManager:
     def truncate_computed_blocks(self, blocks: KVCacheBlocks,
                                  num_computed_tokens: int) -> KVCacheBlocks:
         """The first blocks of a lookup's result, for a number of tokens in whole blocks."""
-        counts = [num_computed_tokens // size for size in self._sizes]
+        counts = [num_computed_tokens // size if size else 0 for size in self._sizes]
         if any(count * size != num_computed_tokens or count > len(group)
-               for count, size, group in zip(counts, self._sizes, blocks.blocks)):
+               for count, size, group in zip(counts, self._sizes, blocks.blocks) if size):
             raise ValueError(f"{num_computed_tokens} tokens are not the first whole blocks")
         return self.create_kv_cache_blocks(tuple(
             list(group[:count]) for count, group in zip(counts, blocks.blocks)))
@@ -256,7 +261,7 @@ class KVCacheManager:
             raise ValueError("num_new_tokens is 0, and there are no computed tokens to adopt")
         if self._spec.crosses:
             target = need = num_encoder_tokens
-        elif num_encoder_tokens:
+        elif num_encoder_tokens and not any(group.crosses for group in self._spec.groups):
             raise UnsupportedError("encoder tokens need a group of cross-attention")
         spare = reserved_blocks + self._headroom(request, running, has_scheduled_reqs)
         if full_sequence_must_fit:
@@ -266,14 +271,16 @@ class KVCacheManager:
         cached = 0 if delay_cache_blocks else min(target, request.num_tokens)
         if self._spec.windowed and num_external_computed_tokens and running is None:
             new = self._load(request, target - num_new_tokens, target, need,
-                             num_new_computed_tokens, cached, spare)
+                             num_new_computed_tokens, cached, spare, num_encoder_tokens)
         else:
-            new = self._grow(request, target, need, num_new_computed_tokens, cached, spare)
+            new = self._grow(request, target, need, num_new_computed_tokens, cached, spare,
+                             num_encoder_tokens)
         if new is None:
             return None
         if self._zeroes:
             for manager, blocks in zip(self.coordinator.single_type_managers, new):
-                if manager.kv_cache_group_id not in skip_zeroing_group_ids:
+                if manager.records_new_block_ids and \
+                        manager.kv_cache_group_id not in skip_zeroing_group_ids:
                     manager.new_block_ids += [block.block_id for block in blocks]
         return KVCacheBlocks(new) if any(new) else self.empty_kv_cache_blocks
 
@@ -286,7 +293,7 @@ class KVCacheManager:
         return self.watermark_blocks if waits else 0
 
     def _grow(self, request: Any, target: int, need: int, found: int, cached: int,
-              spare: int) -> Optional[New]:
+              spare: int, encoder_tokens: int) -> Optional[New]:
         running = self._running.get(request.request_id)
         verified = min(target, request.num_tokens, need)
         if running is not None:
@@ -296,20 +303,20 @@ class KVCacheManager:
             return self._table.grow(running, verified, need, 0, cached, spare)
         if need <= 0:
             return ()
-        return self._admission.start(request, verified, need, found, cached, spare)
+        return self._admission.start(request, verified, need, found, cached, spare, encoder_tokens)
 
     def _load(self, request: Any, loaded: int, target: int, need: int, found: int, cached: int,
-              spare: int) -> Optional[New]:
+              spare: int, encoder_tokens: int) -> Optional[New]:
         """_grow for a request whose first `loaded` tokens a connector loads: it takes blocks for
         these, returns those that the window has passed, and takes the others."""
-        if self._grow(request, loaded, loaded, found, 0, spare) is None:
+        if self._grow(request, loaded, loaded, found, 0, spare, encoder_tokens) is None:
             return None
         running = self._running[request.request_id]
         self._table.window.advance(running, _processed(request, loaded))
-        if self._grow(request, target, need, 0, cached, spare) is None:
+        if self._grow(request, target, need, 0, cached, spare, 0) is None:
             self.free(request)
             return None
-        return tuple([block for block in running.given(group)[found // size:]
+        return tuple([block for block in running.given(group)[found // size if size else 0:]
                       if not block.is_null] for group, size in enumerate(self._sizes))
 
     def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
@@ -387,7 +394,8 @@ class KVCacheManager:
         if self._zeroes:
             for manager, ids in zip(self.coordinator.single_type_managers,
                                     self.get_block_ids(request_id)):
-                manager.new_block_ids += ids[start_token // manager.block_size:]
+                if manager.records_new_block_ids:
+                    manager.new_block_ids += ids[start_token // manager.block_size:]
 
     def take_events(self) -> List[Any]:
         """What entered and left the cache since the last call, as vLLM's events."""

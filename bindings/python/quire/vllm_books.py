@@ -23,7 +23,7 @@ from .instance import Instance
 from .libquire import ffi, new
 from .sequence import Key
 from .step import RUN, CopyKind
-from .vllm_spec import GroupSpec
+from .vllm_spec import Spec
 
 # Live requests, including those that wait; a sequence that holds nothing takes some 100 bytes.
 _MAX_REQUESTS = 1 << 16
@@ -83,8 +83,8 @@ def _ignore(source: int, target: int) -> None:
 class Books:
     """A cache that keeps books only. Several groups take their blocks from one pool.
 
-    groups       what a block of each group holds
-    sizes        tokens per block of each group
+    spec         of the groups, and what a block of each one holds
+    sizes        tokens per block of each group; 0: a sequence has all its blocks from the beginning
     block_size   whole blocks of all groups, in tokens: what is cached at a time
     is_exact     True if a sequence must not have more tokens than are computed: a step returns what
                  a window passes, or the groups' blocks do not end at the same tokens
@@ -95,17 +95,20 @@ class Books:
     on_restored  gets a block of the host, and the block that its content was moved to
     """
 
-    def __init__(self, instance: Optional[Instance], groups: Listed[GroupSpec], blocks: int,
-                 caches: bool, host_blocks: int = 0):
+    def __init__(self, instance: Optional[Instance], spec: Spec, blocks: int, caches: bool,
+                 host_blocks: int = 0):
+        groups = spec.groups
         self.groups, self.group_count = groups, len(groups)
         self.windows = [(i, group) for i, group in enumerate(groups) if group.window]
-        self.sizes = [group.block_size for group in groups]
-        self.block_size, unit = math.lcm(*self.sizes), math.gcd(*self.sizes)
-        self.is_exact = len(self.windows) != 0 or unit != self.block_size
+        self.sizes, self.block_size = spec.sizes, spec.span
+        unit = math.gcd(*self.sizes, *(group.block_size for group in groups if group.crosses))
+        self._unit, self._states = unit, max(group.states for group in groups)
+        self._has_encoder = spec.fixed and self._states == 0
+        self.is_exact = len(self.windows) != 0 or unit != self.block_size or spec.fixed
         self.caches, self.tells = caches, caches and unit == self.block_size
         self.can_forget = self.tells and len(self.windows) < len(groups) and not host_blocks
         self.cache = Cache(
-            instance or Instance(), [group.group(unit) for group in groups],
+            instance or Instance(), [group.group(unit, len(groups) == 1) for group in groups],
             block_tokens=unit, blocks=blocks, max_sequences=_MAX_REQUESTS,
             host_blocks=host_blocks, flags=_flags(len(groups), caches, self.tells, host_blocks))
         self.host_blocks = host_blocks
@@ -202,10 +205,13 @@ class Books:
 
     # Sequences.
 
-    def create(self, keys: Listed[Key]) -> int:
-        """A new sequence's handle."""
+    def create(self, keys: Listed[Key], encoder_tokens: int = 0) -> int:
+        """A new sequence's handle. It gets the blocks of an encoder's tokens, or of states, with
+        its first step."""
         if keys:
             return self.cache.sequence(keys=keys).handle
+        self._plain.cross_tokens = self._states * self._unit or \
+            (encoder_tokens if self._has_encoder else 0)
         self._do(self._api.seq_create, self._plain, self._handle)
         return int(self._handle[0])
 

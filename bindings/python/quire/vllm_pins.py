@@ -73,7 +73,8 @@ class Pins:
         for running in holders:
             place = running.place_of(block)
             if place is not None and place[1] * running.sizes[place[0]] < running.room:
-                pin = self._fork(running, block, (place[1] + 1) * running.sizes[place[0]])
+                size = running.sizes[place[0]]
+                pin = self._fork(running, block, (place[1] + 1) * size if size else running.known)
                 if pin is not None:
                     return pin
         index = self._table.index

@@ -272,7 +272,7 @@ class GroupManager:
         self.block_pool = pool
         self._null_block = pool.null_block
         self.use_eagle = use_eagle
-        self.records_new_block_ids = zeroes
+        self.records_new_block_ids = zeroes and spec.states == 0
         self.new_block_ids: List[int] = []
         self._pending_cow_copies: List[Tuple[KVCacheBlock, KVCacheBlock]] = []
 
@@ -330,7 +330,8 @@ class KVCacheCoordinator:
         running = self.block_pool.table.running.get(request_id)
         needed = 0
         for i, (group, found) in enumerate(zip(self._spec.groups, new_computed_blocks)):
-            wanted = -(-num_tokens // group.block_size)
+            tokens = num_encoder_tokens if group.crosses and self._spec.fixed else num_tokens
+            wanted = group.states or -(-tokens // group.block_size)
             if apply_admission_cap:
                 wanted = min(wanted, group.most_blocks)
             needed += max(0, wanted - len(running.given(i) if running else found))

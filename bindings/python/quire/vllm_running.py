@@ -26,11 +26,13 @@ class Shape(NamedTuple):
     span    whole blocks of all groups, in tokens: what is cached at a time
     sizes   tokens per block
     scales  how many of vLLM's hashes there are per block
+    zeros   a 0
     """
 
     span: int
     sizes: List[int]
     scales: List[int]
+    zeros: List[int]
 
 
 class Running:
@@ -40,7 +42,7 @@ class Running:
     tables    its table per group; the blocks past `room` are reserved, and vLLM does not know of
               them
     blocks    the first of these
-    sizes     tokens per block of each group
+    sizes     tokens per block of each group; 0: it has all blocks of the group from the beginning
     size      whole blocks of all groups: what is cached at a time
     room      tokens that the blocks given to vLLM have slots for
     known     tokens that the sequence has. With full attention: one for every slot of its blocks.
@@ -86,7 +88,7 @@ class Running:
         self.bad_end = 0
         self.last_entry: Optional[int] = None
         self.processed = 0
-        self.passed, self.front = [0] * len(tables), [0] * len(tables)
+        self.passed = self.front = shape.zeros  # replaced, never changed
         self.keepers: List[Tuple[List[int], int]] = []
         self.hashes: Any = None
 
@@ -96,23 +98,24 @@ class Running:
         room, size = self.room, self.size
         if len(self.tables) == 1:
             count = -(-need // size)
-            new = self.blocks[-(-room // size):count]
+            new = self.blocks[room // size:count]  # the room of one group ends with a block
             for block in new:
                 block.owner = self
             self.room = count * size
             return (new,)
-        groups = tuple([table[-(-room // each):-(-need // each)]
+        groups = tuple([table[-(-room // each):-(-need // each)] if each else
+                        [] if room else list(table)
                         for table, each in zip(self.tables, self.sizes)])
         for new in groups:
             for block in new:
                 block.owner = self
-        self.room = min([-(-need // each) * each for each in self.sizes])
+        self.room = min([-(-need // each) * each for each in self.sizes if each])
         return groups
 
     def given(self, group: int, tokens: Optional[int] = None) -> List[KVCacheBlock]:
         """The blocks of a group that vLLM has, or those for its first tokens."""
-        end = self.room if tokens is None else min(tokens, self.room)
-        return self.tables[group][:-(-end // self.sizes[group])]
+        end, size = self.room if tokens is None else min(tokens, self.room), self.sizes[group]
+        return self.tables[group][:-(-end // size)] if size else list(self.tables[group])
 
     def held(self) -> Iterator[KVCacheBlock]:
         """The blocks that vLLM has, those of one group after those of another; null blocks too."""
@@ -121,7 +124,8 @@ class Running:
 
     def reserved(self) -> List[List[KVCacheBlock]]:
         """The blocks per group that vLLM does not know of."""
-        return [table[-(-self.room // size):] for table, size in zip(self.tables, self.sizes)]
+        return [table[-(-self.room // size):] if size else []
+                for table, size in zip(self.tables, self.sizes)]
 
     def adopt(self, tokens: int, owns: bool) -> None:
         """Gives vLLM the blocks of the first tokens, which were found. `owns`: some of them were in
@@ -140,7 +144,7 @@ class Running:
     def blocks_between(self, begin: int, end: int) -> List[int]:
         """The numbers of the blocks, of all groups, of the tokens between two ends of blocks."""
         return [block.block_id for table, size in zip(self.tables, self.sizes)
-                for block in table[begin // size:end // size] if not block.is_null]
+                if size for block in table[begin // size:end // size] if not block.is_null]
 
     def hash_list(self, group: int = 0) -> Any:
         """vLLM's hashes of its full blocks in a group, as far as they are known."""
@@ -173,7 +177,8 @@ class Running:
         """vLLM's hash of a block of this request, with the group's number as vLLM has it, if the
         block is cached, else None."""
         found = self.place_of(block)
-        if found is None or (found[1] + 1) * self.sizes[found[0]] > self.due:
+        if found is None or self.sizes[found[0]] == 0 or \
+                (found[1] + 1) * self.sizes[found[0]] > self.due:
             return None
         group, place = found
         hashes = self.hash_list(group)
@@ -182,7 +187,7 @@ class Running:
     def end(self) -> None:
         """Lets go of the request; its cached blocks can still tell their hashes."""
         for table, size in zip(self.tables, self.sizes):
-            for block in table[self.due // size:]:
+            for block in table[self.due // size if size else 0:]:
                 if block.owner is self:
                     block.owner = None
         self.hashes = [self.hash_list(group) for group in range(len(self.tables))]

@@ -19,6 +19,7 @@ _FULL = ("FullAttentionSpec", "MLAAttentionSpec")
 _WINDOWED = ("SlidingWindowSpec", "SlidingWindowMLASpec")
 _CHUNKED = ("ChunkedLocalAttentionSpec",)
 _CROSS = ("CrossAttentionSpec",)
+_STATE = ("MambaSpec",)
 _LARGEST = 4096  # tokens of a block, see quire_cache_desc.block_tokens
 _MOST_GROUPS = 16  # of a cache
 _LONGEST_SPAN = 65536  # tokens, see quire_cache_desc.block_tokens
@@ -33,15 +34,16 @@ class GroupSpec:
     window       tokens that a token sees, or of a chunk; 0 for all
     chunked      True if a token sees the tokens of its own chunk
     crosses      True if its blocks hold an encoder's tokens
+    states       blocks that hold the state of a recurrence, of each request; 0: the group has none
     most_blocks  that a request may hold at a time
     """
 
-    def __init__(self, spec: Any, tokens_in_flight: int, ranks: int):
+    def __init__(self, spec: Any, tokens_in_flight: int, longest: int, ranks: int):
         self.spec = spec
         if type(spec).__name__ == "UniformTypeKVCacheSpecs":
             spec = next(iter(spec.kv_cache_specs.values()))
         name = type(spec).__name__
-        known = _FULL + _WINDOWED + _CHUNKED + _CROSS
+        known = _FULL + _WINDOWED + _CHUNKED + _STATE + _CROSS
         if name not in known + _PLAIN:
             raise UnsupportedError(f"{name} is not supported by quire.vllm, only "
                                    f"{', '.join(known[:-1])} and {known[-1]}")
@@ -51,7 +53,14 @@ class GroupSpec:
                 raise UnsupportedError(f"{name} divided by decode context parallelism is not "
                                        "supported by quire.vllm, only full attention")
             self.block_size *= ranks
-        if self.block_size > _LARGEST:
+        self.states = 0
+        if name in _STATE:
+            mode = getattr(spec, "mamba_cache_mode", "")
+            if mode != "none" or self.block_size < longest:
+                raise UnsupportedError("Mamba is supported by quire.vllm without prefix caching "
+                                       "only, with mamba_cache_mode none and a state per request")
+            self.states = 1 + spec.num_speculative_blocks
+        elif self.block_size > _LARGEST:
             raise UnsupportedError(f"blocks of {self.block_size} tokens are not supported by "
                                    f"quire.vllm: at most {_LARGEST}")
         self.crosses = name in _CROSS
@@ -66,9 +75,18 @@ class GroupSpec:
         elif self.window:
             self.most_blocks = -(-(self.window - 1 + tokens_in_flight) // self.block_size) + 1
 
-    def group(self, unit: int) -> Group:
+    @property
+    def is_fixed(self) -> bool:
+        """True if a request has all blocks from its admission on."""
+        return self.crosses or self.states != 0
+
+    def group(self, unit: int, is_alone: bool) -> Group:
         """The library's group in a cache whose blocks have `unit` tokens unless a group says more.
-        A cross-attention group alone holds its tokens like any other."""
+        A cross-attention group alone holds its tokens like any other. States are blocks of another
+        input: the library gives them out at once."""
+        if self.is_fixed and not is_alone:
+            size = 0 if self.states or self.block_size == unit else self.block_size
+            return Group(layers=1, kv_heads=1, head_dim=1, kind=GroupKind.CROSS, block_tokens=size)
         kind = GroupKind.CHUNKED if self.chunked else \
             GroupKind.WINDOW if self.window else GroupKind.FULL
         return Group(layers=1, kv_heads=1, head_dim=1, window=self.window, kind=kind,
@@ -87,30 +105,38 @@ class Spec:
     """The groups of a KVCacheConfig.
 
     groups    one or several
-    sizes     tokens per block of each group
-    span      whole blocks of all groups: what is cached at a time
+    sizes     tokens per block of each group; 0: a request has all its blocks from the beginning
+    span      whole blocks of all groups with tokens: what is cached at a time
     windowed  True if a group has a window or chunks
     crosses   True if the only group's blocks hold an encoder's tokens
+    fixed     True if a group beside others has all blocks of a request from the beginning
     """
 
-    def __init__(self, config: Any, tokens_in_flight: int, ranks: int = 1):
-        self.groups: List[GroupSpec] = [GroupSpec(group.kv_cache_spec, tokens_in_flight, ranks)
-                                        for group in config.kv_cache_groups]
+    def __init__(self, config: Any, tokens_in_flight: int, longest: int, ranks: int = 1):
+        self.groups: List[GroupSpec] = [
+            GroupSpec(group.kv_cache_spec, tokens_in_flight, longest, ranks)
+            for group in config.kv_cache_groups]
         groups = self.groups
         if not groups or len(groups) > _MOST_GROUPS:
             raise UnsupportedError(f"{len(groups)} KV cache groups are not supported by "
                                    f"quire.vllm, only 1 to {_MOST_GROUPS}")
-        self.sizes = [group.block_size for group in groups]
-        self.span = math.lcm(*self.sizes)
+        self.crosses = len(groups) == 1 and groups[0].crosses
+        self.sizes = [0 if group.is_fixed and not self.crosses else group.block_size
+                      for group in groups]
+        self.fixed = 0 in self.sizes
+        if not any(self.sizes):
+            raise UnsupportedError("Mamba without a group of attention is not supported by "
+                                   "quire.vllm")
+        if any(group.states for group in groups) and any(group.crosses for group in groups) or \
+                len({group.states for group in groups if group.states}) > 1:
+            raise UnsupportedError("groups of Mamba with different numbers of blocks, or beside "
+                                   "cross-attention, are not supported by quire.vllm")
+        self.span = math.lcm(*filter(None, self.sizes))
         if self.is_mixed and (self.span > _LONGEST_SPAN or
                               all(group.window for group in groups)):
             raise UnsupportedError(f"groups with blocks of {sorted(set(self.sizes))} tokens are "
                                    "not supported by quire.vllm: their least common multiple is "
                                    f"at most {_LONGEST_SPAN}, and one has full attention")
-        self.crosses = groups[0].crosses
-        if len(groups) > 1 and any(group.crosses for group in groups):
-            raise UnsupportedError("cross-attention beside other KV cache groups is not supported "
-                                   "by quire.vllm")
         self.windowed = any(group.window for group in groups)
         interval = getattr(config, "prefix_cache_retention_interval", None)
         if interval and not self.windowed:
@@ -120,13 +146,13 @@ class Spec:
     @property
     def is_mixed(self) -> bool:
         """True if the groups' blocks have different numbers of tokens."""
-        return len(set(self.sizes)) > 1
+        return len(set(filter(None, self.sizes))) > 1
 
     def blocks_of(self, tokens: int) -> int:
         """How many blocks hold so many tokens, all groups together."""
-        return sum(-(-tokens // size) for size in self.sizes)
+        return sum(-(-tokens // size) for size in self.sizes if size)
 
     def most_of(self, tokens: int) -> int:
         """How many blocks a request with so many tokens holds at most at a time."""
-        return sum(min(-(-tokens // group.block_size), group.most_blocks)
-                   for group in self.groups)
+        return sum(min(-(-tokens // size), group.most_blocks)
+                   for size, group in zip(self.sizes, self.groups) if size)

@@ -66,7 +66,9 @@ class Table:
         self.reserved = 0
         self.late, self.lookahead = late, lookahead
         self.shape = Shape(books.block_size, books.sizes,
-                           [size // (hash_size or size) for size in books.sizes])
+                           [size // (hash_size or size) if size else 1 for size in books.sizes],
+                           [0] * books.group_count)
+        self._is_single = books.group_count == 1
         self.index: Optional[Index] = None
         self.bad: Counter[int] = Counter()
         self.window = Window(books, blocks)
@@ -88,7 +90,7 @@ class Table:
         tokens, keys = self.content.of(request)
         if self.lookahead:
             tokens = np.append(tokens, np.uint32(UNKNOWN))
-        if drops_last and self.books.group_count > 1:
+        if drops_last and not self._is_single:
             count, tables = self._found_before_one(keys, tokens, len(ids(request)), most)
         else:
             tokens = tokens if most is None else tokens[:most + 1]
@@ -123,7 +125,7 @@ class Table:
         """How many of some tokens are found, the last one apart, and in which blocks of each group.
         There are no blocks if there is none for the token after them: then a request could not take
         them."""
-        if not keys and not drops_last and not self.bad and self.books.group_count == 1:
+        if not keys and not drops_last and not self.bad and self._is_single:
             count, ids_ = self.books.look_up(tokens)
             return count, [ids_]
         size = self.books.block_size
@@ -164,14 +166,14 @@ class Table:
 
     # Growth.
 
-    def admit(self, request: Any) -> Running:
+    def admit(self, request: Any, encoder_tokens: int = 0) -> Running:
         """A request that holds nothing yet; `grow` enters it in the table."""
         keys: List[Key] = []
         count = 0
         if self.books.caches:
             keys = self.content.of(request)[1]
             count = len(ids(request))
-        running = Running(request, self.books.create(keys), self.shape, count, keys,
+        running = Running(request, self.books.create(keys, encoder_tokens), self.shape, count, keys,
                           [[] for _ in self.books.groups])
         if count < self.lookahead:
             running.mark = _NEVER  # the keys lack some of the first tokens
@@ -189,7 +191,8 @@ class Table:
         count = -(-need // size)
         if count == len(running.blocks) + 1 and running.room != 0:
             self._reserve()
-        before = self._reserved(running)
+        before = len(running.blocks) - running.room // size if self._is_single else \
+            self._reserved(running)
         if self.books.is_exact or count > len(running.blocks):
             if not self._step(running, verified, need, found, cached, spare):
                 return None
@@ -199,14 +202,15 @@ class Table:
                 return None
         self.running[running.request.request_id] = running
         running.adopt(found, self.books.host_blocks != 0)
-        new = running.give(max(need, running.room))
-        self.reserved += self._reserved(running) - before
+        new = running.give(need if need > running.room else running.room)
+        self.reserved += (len(running.blocks) - running.room // size if self._is_single else
+                          self._reserved(running)) - before
         self.name_later(running, cached)
         return new
 
     def _reserved(self, running: Running) -> int:
         """How many blocks a request has that vLLM does not know of."""
-        if self.books.group_count == 1:
+        if self._is_single:
             return len(running.blocks) - running.room // running.size
         return sum(map(len, running.reserved()))
 
@@ -292,8 +296,12 @@ class Table:
         if not self.books.extend([r.sequence for r in wanting]):
             return
         for running in wanting:
-            running.known += self.books.block_size
-            self._read_tables(running)
+            running.known += size
+            if self._is_single:
+                last = self.books.blocks(running.sequence, len(running.blocks))
+                running.blocks.append(self.blocks[last[0]])
+            else:
+                self._read_tables(running)
         self.reserved += blocks
 
     def give_back(self) -> None:
@@ -307,7 +315,8 @@ class Table:
         if self._reserved(running):
             running.known = running.room
             for table, size in zip(running.tables, running.sizes):
-                del table[-(-running.room // size):]
+                if size:
+                    del table[-(-running.room // size):]
             self.books.truncate(running.sequence, running.known)
 
     # Naming.
@@ -409,6 +418,8 @@ class Table:
         if running in self._due:
             self.name_due()
         end = running.due
+        if end == 0:
+            return []
         tables = [[block.block_id for block in table[:end // size]]
                   for table, size in zip(running.tables, running.sizes)]
         first = self._end_of_good(tables, blocks)

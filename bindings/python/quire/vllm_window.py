@@ -48,19 +48,20 @@ class Window:
     def _passed(self, running: Running) -> List[int]:
         """How many of a request's blocks, per group, no step reads any more."""
         room = running.room
-        return [min(count, -(-room // size))
+        return [min(count, -(-room // size)) if size else 0
                 for count, size in zip(self._books.passed(running.processed), running.sizes)]
 
     def _settle(self, running: Running) -> None:
         """Null blocks take the places of those that no step reads and the sequence has given up. It
         has others still, if a step had to wait for blocks."""
         null = self._blocks[0]
-        passed = self._passed(running)
-        for group, _ in self._books.windows:
-            begin, end = running.passed[group], min(passed[group], running.front[group])
+        passed = list(running.passed)
+        for group, count in enumerate(self._passed(running)):
+            begin, end = passed[group], min(count, running.front[group])
             if begin < end:
                 running.tables[group][begin:end] = [null] * (end - begin)
-                running.passed[group] = end
+                passed[group] = end
+        running.passed = passed
         for keeper in [k for k in running.keepers if not _exceeds(k[0], running.passed)]:
             self._books.end(keeper[1])
             running.keepers.remove(keeper)

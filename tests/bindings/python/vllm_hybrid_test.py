@@ -48,6 +48,27 @@ def sizes(rng, windows):
     return [rng.choice((SIZE, 2 * SIZE, 3 * SIZE)) for _ in windows]
 
 
+def fixed_group(name, **fields):
+    """A KVCacheGroupSpec whose blocks a request has from its admission to its end."""
+    kind = type(name, (types.SimpleNamespace,), {})
+    return types.SimpleNamespace(kv_cache_spec=kind(**fields))
+
+
+class WithStates(Engine):
+    """An engine whose manager has two more groups: states, which stay where they are."""
+
+    def check(self):
+        super().check()
+        for name, request in self.running.items():
+            states = self.manager.get_block_ids(name)[len(self.groups):]
+            self.case.assertEqual([len(table) for table in states], [3, 3])
+            self.case.assertEqual(getattr(request, "states", states), states)
+            request.states = states
+        held = [block for name in self.running for table in self.manager.get_block_ids(name)
+                for block in table if block != 0]
+        self.case.assertEqual(len(held), len(set(held)))
+
+
 class Hybrid(unittest.TestCase):
     def play(self, seed, blocks, operations):
         rng = random.Random(seed)
@@ -75,6 +96,49 @@ class Hybrid(unittest.TestCase):
             with self.subTest(seed=seed):
                 refused += self.play(seed, 90, 200)[1]
         self.assertGreater(refused, 0)
+
+    def test_states_stay_where_they_are(self):
+        for seed in range(6):
+            with self.subTest(seed=seed):
+                rng = random.Random(seed)
+                windows, most = groups(rng), rng.randrange(3)
+                made = config(150, windows, [SIZE] * len(windows))
+                made.kv_cache_groups += [fixed_group(
+                    "MambaSpec", block_size=512, mamba_cache_mode="none",
+                    num_speculative_blocks=2)] * 2
+                manager = vllm.KVCacheManager(made, 512, SIZE, SIZE, enable_caching=False)
+                engine = WithStates(self, manager, make_request, windows, [SIZE] * len(windows),
+                                    150, most)
+                Script(seed, most).play([engine], 150)
+                manager._cache.check()
+                manager.close()
+
+    def test_encoder_blocks_are_those_of_its_tokens(self):
+        for size, tokens in ((4, 19), (8, 19), (4, 0)):
+            made = config(40, [None], [SIZE])
+            made.kv_cache_groups.append(fixed_group("CrossAttentionSpec", block_size=size))
+            manager = vllm.KVCacheManager(made, 512, SIZE, SIZE, enable_caching=False)
+            request = make_request("a", range(30))
+            manager.allocate_slots(request, 10, num_encoder_tokens=tokens)
+            request.num_computed_tokens = 10
+            first = manager.get_block_ids("a")[1]
+            self.assertEqual(len(first), -(-tokens // size))
+            self.assertEqual(manager.allocate_slots(request, 20).get_block_ids()[1], [])
+            self.assertEqual(manager.get_block_ids("a")[1], first)
+            manager.free(request)
+            self.assertEqual(manager.block_pool.get_num_free_blocks(), 39)
+            with self.assertRaisesRegex(quire.UnsupportedError, "prefix caching with Mamba"):
+                vllm.KVCacheManager(made, 512, SIZE, SIZE)
+            manager.close()
+
+    def test_mamba_is_refused_where_its_states_follow_the_tokens(self):
+        for fields in (dict(block_size=512, mamba_cache_mode="align"),
+                       dict(block_size=16, mamba_cache_mode="none")):
+            made = config(40, [None], [SIZE])
+            made.kv_cache_groups.append(fixed_group("MambaSpec", num_speculative_blocks=0,
+                                                    **fields))
+            with self.assertRaisesRegex(quire.UnsupportedError, "Mamba is supported"):
+                vllm.KVCacheManager(made, 512, SIZE, SIZE, enable_caching=False)
 
     def test_cached_block_of_a_request_can_be_touched(self):
         """Also one that its window shows no more to tokens that the block's end precedes."""
