@@ -57,8 +57,8 @@ class GroupSpec:
         if name in _STATE:
             mode = getattr(spec, "mamba_cache_mode", "")
             if mode != "none" or self.block_size < longest:
-                raise UnsupportedError("Mamba is supported by quire.vllm without prefix caching "
-                                       "only, with mamba_cache_mode none and a state per request")
+                raise UnsupportedError("MambaSpec is supported by quire.vllm without prefix "
+                                       "caching only: mamba_cache_mode none, a state per request")
             self.states = 1 + spec.num_speculative_blocks
         elif self.block_size > _LARGEST:
             raise UnsupportedError(f"blocks of {self.block_size} tokens are not supported by "

@@ -137,7 +137,7 @@ class Hybrid(unittest.TestCase):
             made = config(40, [None], [SIZE])
             made.kv_cache_groups.append(fixed_group("MambaSpec", num_speculative_blocks=0,
                                                     **fields))
-            with self.assertRaisesRegex(quire.UnsupportedError, "Mamba is supported"):
+            with self.assertRaisesRegex(quire.UnsupportedError, "MambaSpec is supported"):
                 vllm.KVCacheManager(made, 512, SIZE, SIZE, enable_caching=False)
 
     def test_cached_block_of_a_request_can_be_touched(self):
