@@ -304,7 +304,7 @@ class Journal {
         pool.touch_cached(number_of(named), pools_[group]->take_stamp());
     }
     // Evicts the oldest cached block of the group's pool that no unfinished step may touch, with
-    // its content. Returns it, or kNone if there is none. Not for the open step.
+    // its content. Returns it, or kNone: none can go. Not for the open step.
     uint32_t evict_oldest(uint32_t group);
     // Removes a cached block, as the tree names it, as if it had been evicted.
     void drop_cached(uint32_t group, uint32_t named);

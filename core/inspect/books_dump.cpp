@@ -276,7 +276,7 @@ void CacheDump::write_loads() {
     }
 }
 
-// What a leader's followers are to be told of, and what a follower was told to load.
+// The orders that a leader's next log has for followers, and the loads that a follower was told.
 void CacheDump::write_orders() {
     for (uint32_t i = 0; i < books_.loads.end_count(); ++i) {
         out_.open("load_end");

@@ -66,7 +66,7 @@ Status check_one_pool(const quire_cache_desc &desc) {
     return Status{};
 }
 
-// What names one block per group and place is not there for groups with blocks of different sizes.
+// Refuses flags that need one block per group and place: groups with sizes of their own lack that.
 Status check_block_sizes(const quire_cache_desc &desc) {
     if ((desc.flags & QUIRE_CACHE_HOST_PREFIXES) != 0) {
         return fail(QUIRE_E_UNSUPPORTED,

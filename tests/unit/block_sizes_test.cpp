@@ -4,10 +4,10 @@
 // blocks of all groups.
 
 #include <algorithm>
-#include <random>
 
 #include "core/base/geometry.hpp"
 #include "leased.hpp"
+#include "random_walk.hpp"
 
 namespace {
 
@@ -312,8 +312,6 @@ TEST(BlockSizes, what_names_one_block_per_place_is_refused_in_words) {
 // Random items, forks, truncations and ends; the library checks itself after each.
 TEST(BlockSizes, any_order_of_operations_keeps_its_books) {
     for (uint32_t seed = 1; seed <= 8; ++seed) {
-        std::mt19937 generator(seed);
-        auto below = [&](uint32_t end) { return static_cast<uint32_t>(generator() % end); };
         CacheOptions options = two_sizes(24);
         options.groups.push_back({.window = 9, .block_tokens = 2});
         options.host_blocks = 20;
@@ -322,39 +320,7 @@ TEST(BlockSizes, any_order_of_operations_keeps_its_books) {
             options.blocks = 50;
         }
         Manager m(options);
-        std::vector<quire_seq> all;
-        for (uint32_t i = 0; i < 300; ++i) {
-            if (all.size() < 5 && below(3) == 0) all.push_back(m.sequence());
-            if (all.empty()) continue;
-            const uint32_t at = below(static_cast<uint32_t>(all.size()));
-            const uint32_t known = m.info(all[at]).known_tokens;
-            switch (below(8)) {
-                case 0:
-                    m.end(all[at], below(2) == 0 ? uint32_t{QUIRE_END_DROP_PREFIX} : 0u);
-                    all.erase(all.begin() + at);
-                    break;
-                case 1:
-                    if (all.size() == 5 || (m.info(all[at]).flags & QUIRE_SEQ_SWAPPED) != 0) break;
-                    all.push_back(m.fork(all[at], below(known + 1)));
-                    break;
-                case 2:
-                    EXPECT_EQ(m.api().seq_truncate(m.cache(), all[at], below(known + 1), m.error()),
-                              QUIRE_OK);
-                    m.check();
-                    break;
-                default: {
-                    m.begin({.may_preempt = true});
-                    m.add(all[at], tokens_from(1 + known, 1 + below(15)));
-                    m.check();
-                    if (below(5) == 0) {
-                        m.abort();
-                    } else {
-                        m.finish(m.commit(), below(8) == 0 ? QUIRE_STEP_FAILED : QUIRE_STEP_OK);
-                    }
-                    m.check();
-                }
-            }
-        }
+        walk_randomly(m, seed, {.most_tokens = 15, .drops_prefixes = true});
     }
 }
 

@@ -3,9 +3,9 @@
 // Recurrent groups: one running state per sequence, snapshots at the ends of blocks.
 
 #include <algorithm>
-#include <random>
 
 #include "leased.hpp"
+#include "random_walk.hpp"
 
 namespace {
 
@@ -267,8 +267,6 @@ TEST(Recurrent, a_cache_of_states_alone_finds_its_snapshots) {
 // Random items, forks, truncations and ends; the library checks itself after each.
 TEST(Recurrent, any_order_of_operations_keeps_its_books) {
     for (uint32_t seed = 1; seed <= 6; ++seed) {
-        std::mt19937 generator(seed);
-        auto below = [&](uint32_t end) { return static_cast<uint32_t>(generator() % end); };
         CacheOptions options = with_states(20);
         options.groups.push_back({.window = 9});
         options.host_blocks = 20;
@@ -276,39 +274,7 @@ TEST(Recurrent, any_order_of_operations_keeps_its_books) {
         if (seed % 2 == 0) options.blocks = 40;
         if (seed % 3 == 0) options.groups[1].block_tokens = 8;
         Manager m(options);
-        std::vector<quire_seq> all;
-        for (uint32_t i = 0; i < 300; ++i) {
-            if (all.size() < 5 && below(3) == 0) all.push_back(m.sequence());
-            if (all.empty()) continue;
-            const uint32_t at = below(static_cast<uint32_t>(all.size()));
-            const uint32_t known = m.info(all[at]).known_tokens;
-            switch (below(8)) {
-                case 0:
-                    m.end(all[at]);
-                    all.erase(all.begin() + at);
-                    break;
-                case 1:
-                    if (all.size() == 5 || (m.info(all[at]).flags & QUIRE_SEQ_SWAPPED) != 0) break;
-                    all.push_back(m.fork(all[at], below(3) == 0 ? below(known + 1) : known));
-                    break;
-                case 2:
-                    EXPECT_EQ(m.api().seq_truncate(m.cache(), all[at], below(known + 1), m.error()),
-                              QUIRE_OK);
-                    m.check();
-                    break;
-                default: {
-                    m.begin({.may_preempt = true});
-                    m.add(all[at], tokens_from(1 + known, 1 + below(7)));
-                    m.check();
-                    if (below(5) == 0) {
-                        m.abort();
-                    } else {
-                        m.finish(m.commit(), below(8) == 0 ? QUIRE_STEP_FAILED : QUIRE_STEP_OK);
-                    }
-                    m.check();
-                }
-            }
-        }
+        walk_randomly(m, seed, {.most_tokens = 7, .forks_whole = true});
     }
 }
 

@@ -241,8 +241,8 @@ class Books:
 
     def look_up(self, tokens: "np.ndarray[Any, Any]") -> Tuple[int, List[int]]:
         """How many of the tokens, the last one apart, are found without keys, and in which blocks
-        of the only group: probe, and the blocks of a step that is aborted. There are none if the
-        step would wait. It calls the library directly, because it is called for every request."""
+        of the only group: probe, and the blocks of a step that is aborted; no blocks if the step
+        would wait. It calls the library directly, because it is called for every request."""
         api, error, cache = self._api, self._error, self.cache._owned or self.cache._pointer
         total, probe, count = len(tokens), self.probe_all, self._count
         if total == 0:

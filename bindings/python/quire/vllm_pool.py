@@ -154,7 +154,7 @@ class BlockPool:
 
     def get_cached_block(self, block_hash: Any,
                          kv_cache_group_ids: List[int]) -> Optional[List[KVCacheBlock]]:
-        """The cached block with a hash in each group asked for; None if a group has none."""
+        """The cached block with a hash in each group asked for; None if a group lacks it."""
         index = self.index()
         entries = [index.find(group, block_hash) for group in kv_cache_group_ids]
         if any(entry is None for entry in entries):

@@ -34,7 +34,7 @@ class GroupSpec:
     window       tokens that a token sees, or of a chunk; 0 for all
     chunked      True if a token sees the tokens of its own chunk
     crosses      True if its blocks hold an encoder's tokens
-    states       blocks that hold the state of a recurrence, of each request; 0: the group has none
+    states       blocks that hold the state of a recurrence, of each request; 0: it holds no states
     most_blocks  that a request may hold at a time
     """
 

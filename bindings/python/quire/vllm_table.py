@@ -123,7 +123,7 @@ class Table:
 
     def found(self, keys: List[Key], tokens: Any, drops_last: bool) -> Tuple[int, Tables]:
         """How many of some tokens are found, the last one apart, and in which blocks of each group.
-        There are no blocks if there is none for the token after them: then a request could not take
+        There are no blocks if the token after them cannot get one: then a request could not take
         them."""
         if not keys and not drops_last and not self.bad and self._is_single:
             count, ids_ = self.books.look_up(tokens)
@@ -148,7 +148,7 @@ class Table:
                 self.books.end(probe)
 
     def _end_of_good(self, tables: Tables, bad: Container[int]) -> int:
-        """The end of the first tokens, in spans, whose blocks in tables are none of the bad."""
+        """The end of the first tokens, in spans, whose blocks in tables are not bad."""
         return min(_first_in(table, bad) * size // self.books.block_size
                    for table, size in zip(tables, self.books.sizes)) * self.books.block_size
 
