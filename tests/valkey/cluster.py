@@ -66,8 +66,16 @@ def until(condition, text, patience=PATIENCE):
     raise TimeoutError(text)
 
 
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+def skip_without(host):
+    try:
+        free_ports(1, host)
+    except OSError as why:
+        skip(f"no server can listen on {host} here: {why}")
+
+
+def free_ports(count, host):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sockets = [socket.create_server((host, 0), family=family) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
         each.close()
@@ -81,9 +89,9 @@ class Refused(Exception):
 class Link:
     """A connection that sends one command at a time, in RESP."""
 
-    def __init__(self, port, tls=None, password=None, timeout=10):
-        plain = socket.create_connection(("127.0.0.1", port), timeout=timeout)
-        self.socket = tls.wrap_socket(plain, server_hostname="127.0.0.1") if tls else plain
+    def __init__(self, host, port, tls=None, password=None, timeout=10):
+        plain = socket.create_connection((host, port), timeout=timeout)
+        self.socket = tls.wrap_socket(plain, server_hostname=host) if tls else plain
         self.file = self.socket.makefile("rb")
         if password:
             self.ask("AUTH", password)
@@ -127,7 +135,7 @@ class Server:
         folder = pathlib.Path(self.cluster.folder, str(self.port))
         folder.mkdir(exist_ok=True)
         settings = {
-            "port": self.port, "bind": "127.0.0.1", "cluster-port": self.bus_port,
+            "port": self.port, "bind": self.cluster.host, "cluster-port": self.bus_port,
             "cluster-enabled": "yes", "cluster-node-timeout": 1500, "dir": folder, "save": "",
             "cluster-require-full-coverage": "no", "repl-diskless-sync-delay": 0,
             "cluster-replica-validity-factor": 0, "loglevel": "notice", "logfile": "log",
@@ -154,7 +162,8 @@ class Server:
     def ask(self, *words):
         try:
             if not self.links:
-                self.links.append(Link(self.port, self.cluster.tls, self.cluster.password))
+                self.links.append(Link(self.cluster.host, self.port, self.cluster.tls,
+                                       self.cluster.password))
             return self.links[0].ask(*words)
         except OSError:
             self.hang_up()
@@ -189,8 +198,9 @@ class Server:
 class Cluster:
     """A context: the cluster runs within it."""
 
-    def __init__(self, settings=None, tls=None, password=None, replicas=True):
+    def __init__(self, settings=None, tls=None, password=None, replicas=True, host="127.0.0.1"):
         self.settings, self.tls, self.password = dict(settings or {}), tls, password
+        self.host = host
         self.count = 6 if replicas else 3
         self.folder = None
         self.servers = []
@@ -198,7 +208,7 @@ class Cluster:
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="quire-valkey-")
         try:
-            ports = free_ports(2 * self.count)
+            ports = free_ports(2 * self.count, self.host)
             self.servers = [Server(self, ports[2 * i], ports[2 * i + 1])
                             for i in range(self.count)]
             for server in self.servers:
@@ -220,7 +230,7 @@ class Cluster:
             server.ask("CLUSTER", "ADDSLOTSRANGE", cuts[i], cuts[i + 1] - 1)
             server.ask("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
         for server in self.servers[1:]:
-            first.ask("CLUSTER", "MEET", "127.0.0.1", server.port, server.bus_port)
+            first.ask("CLUSTER", "MEET", self.host, server.port, server.bus_port)
         until(lambda: all(self.knows_all(server) for server in self.servers), "nodes do not meet")
         for i, server in enumerate(self.servers[3:]):
             server.ask("CLUSTER", "REPLICATE", self.servers[i].name())
@@ -238,7 +248,8 @@ class Cluster:
         return b"slave" in server.ask("CLUSTER", "NODES") or self.count == 3
 
     def nodes(self, servers=None):
-        return ",".join(f"127.0.0.1:{server.port}" for server in servers or self.servers[:3])
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return ",".join(f"{host}:{server.port}" for server in servers or self.servers[:3])
 
     def live(self):
         return [server for server in self.servers if server.process.poll() is None]

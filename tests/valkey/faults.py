@@ -101,7 +101,7 @@ def move(source, target, slot, keys, during):
     source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.name())
     during()
     for i, key in enumerate(keys):
-        source.ask("MIGRATE", "127.0.0.1", target.port, name_of(key), 0, 5_000)
+        source.ask("MIGRATE", target.cluster.host, target.port, name_of(key), 0, 5_000)
         if i == 0:
             during()
     during()
@@ -112,12 +112,22 @@ def move(source, target, slot, keys, during):
 
 def slots_move_under_load():
     """ASK and MOVED in pipelines: not one request fails, and none is a miss."""
-    with Cluster(replicas=False) as cluster, Store(nodes=cluster.nodes(), **PATIENT) as store:
+    slots_move(5 * ROUNDS, "127.0.0.1")
+
+
+def slots_move_between_addresses_of_ipv6():
+    clusters.skip_without("::1")
+    slots_move(ROUNDS, "::1")
+
+
+def slots_move(count, host):
+    with Cluster(replicas=False, host=host) as cluster, Store(
+            nodes=cluster.nodes(), **PATIENT) as store:
         first = cluster.servers[0]
         by_slot = {}
         for key in range(2_000):
             by_slot.setdefault(first.ask("CLUSTER", "KEYSLOT", name_of(key)), []).append(key)
-        fullest = sorted(by_slot.items(), key=lambda item: -len(item[1]))[:5 * ROUNDS]
+        fullest = sorted(by_slot.items(), key=lambda item: -len(item[1]))[:count]
         keys = [key for _, some in fullest for key in some]
         expect(outcomes(store.run(PUT, keys, 5_000)) == {"DONE": len(keys)}, "puts")
         fresh = iter(range(10_000, 100_000))
@@ -323,7 +333,8 @@ def another_process_puts_and_the_index_follows():
             expect(three.stats()["recovered"] == 200, "what is there at open")
 
 
-LIST = [a_killed_primary_is_replaced, slots_move_under_load, a_stopped_node_costs_only_its_own,
+LIST = [a_killed_primary_is_replaced, slots_move_under_load,
+        slots_move_between_addresses_of_ipv6, a_stopped_node_costs_only_its_own,
         a_paused_node_is_waited_for_until_the_deadline, tampered_values_are_never_given,
         values_may_go_at_any_time, another_process_puts_and_the_index_follows]
 
