@@ -291,6 +291,14 @@ def ended(command, limit, log=None):
     return code, out.decode(errors="replace"), errors[start:].decode(errors="replace")
 
 
+def how_it_ended(code):
+    if code >= 0:
+        return f"it ended with {code}"
+    with contextlib.suppress(ValueError):
+        return f"it was ended by {signal.Signals(-code).name}"
+    return f"it was ended by signal {-code}"
+
+
 def run(part, left, options):
     if part.why_not:
         return Outcome(part.name, "skipped", said=part.why_not)
@@ -319,7 +327,7 @@ def run(part, left, options):
     elif code != 0:
         outcome.figures = figures_of_failed(part, out, errors)
         said = "\n".join(filter(None, [said, failures_of(outcome.figures)]))
-        outcome.said = (said or out.strip())[-600:]
+        outcome.said = f"{(said or out.strip())[-600:]}\n{how_it_ended(code)}"
     elif part.reads:
         try:
             outcome.figures = figures_of(part, out)
