@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numpy example: its texts do not depend on how its blocks are shared, read and taken away."""
+"""The examples in numpy: texts do not depend on how blocks are shared, read and taken away, and an
+engine's own kernels find K and V in a pool of Quire's."""
 
 import json
 import os
@@ -58,6 +59,13 @@ class Seeded(unittest.TestCase):
     def test_pool_that_is_too_small_is_said(self):
         with self.assertRaisesRegex(AssertionError, "more blocks"):
             run(*self.STEPS, "--pool-blocks", "4", "--block-tokens", "8")
+
+
+class OwnKernels(unittest.TestCase):
+    def test_they_read_and_write_as_quires_do(self):
+        result = subprocess.run([sys.executable, PROGRAM.with_name("own_kernels.py")],
+                                capture_output=True, timeout=100, text=True)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
 
 if __name__ == "__main__":
