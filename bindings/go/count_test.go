@@ -52,9 +52,19 @@ func callsWith(b *books, sequence Sequence, number int) map[string]error {
 		"NewNamespace QuotaBlocks": second(b.cache.NewNamespace(nil, number)),
 		"Fork tokenCount":          second(sequence.Fork(number)),
 		"Blocks group":             second(sequence.Blocks(number, nil)),
-		"Pool group":               second(b.cache.Pool(number, 0)),
-		"Pool shard":               second(b.cache.Pool(0, number)),
-		"Migrate Blocks":           second(b.cache.Migrate(MigrateOptions{Blocks: number})),
+		"Lease.Blocks group":       second(Lease{cache: b.cache}.Blocks(number)),
+		"Lease.Take group":         second(Lease{cache: b.cache}.Take(&Step{}, number, nil)),
+		"Lease.Give group":         Lease{cache: b.cache}.Give(&Step{}, number, nil),
+		"Lease.Pin group":          second(Lease{cache: b.cache}.Pin(&Step{}, number, nil)),
+		"Lease.Forget group":       second(Lease{cache: b.cache}.Forget(number, nil)),
+		"Evict group":              second(b.cache.Evict(number, nil)),
+		"Layers first":             (&Sender{}).Layers(&Step{}, number, 1),
+		"Layers count":             (&Sender{}).Layers(&Step{}, 0, number),
+		"NewLease Keys[0].Begin": second(
+			b.cache.NewLease(LeaseOptions{Keys: []Key{{Begin: number}}})),
+		"Pool group":     second(b.cache.Pool(number, 0)),
+		"Pool shard":     second(b.cache.Pool(0, number)),
+		"Migrate Blocks": second(b.cache.Migrate(MigrateOptions{Blocks: number})),
 		"Migrate HostBlocks": second(
 			b.cache.Migrate(MigrateOptions{Blocks: 16, HostBlocks: number})),
 		"OpenDevice Index": second(

@@ -26,6 +26,11 @@ func serve(t *testing.T) *served { return serveWith(t, 0) }
 
 func serveWith(t *testing.T, hostBytes uint64) *served {
 	t.Helper()
+	return serveLayers(t, 1, hostBytes)
+}
+
+func serveLayers(t *testing.T, layers int, hostBytes uint64) *served {
+	t.Helper()
 	instance, err := NewInstance(InstanceOptions{})
 	must(t, err)
 	device, err := instance.OpenDevice(DeviceOptions{Backend: "cpu", Threads: 1})
@@ -33,7 +38,7 @@ func serveWith(t *testing.T, hostBytes uint64) *served {
 	queue, err := device.NewQueue()
 	must(t, err)
 	cache, err := instance.NewCache(CacheOptions{
-		Groups: []Group{{Layers: 1, KVHeads: 1, HeadDim: 8, DType: F32}},
+		Groups: []Group{{Layers: layers, KVHeads: 1, HeadDim: 8, DType: F32}},
 		Shards: []Shard{{Device: device}}, Blocks: 16, BlockTokens: 4,
 		HostBytes: hostBytes})
 	must(t, err)

@@ -74,7 +74,18 @@ func (c *Cache) NewNamespaceWith(options NamespaceOptions) (*Namespace, error) {
 // Handle returns the number by which an Event names the namespace.
 func (n *Namespace) Handle() uint64 { return uint64(n.handle) }
 
-// Close ends the namespace. ErrBusy: sequences live in it.
+// handleFor returns the handle for a call on the cache; a nil namespace is the default one.
+func (n *Namespace) handleFor(c *Cache) (C.quire_namespace, error) {
+	if n == nil {
+		return 0, nil
+	}
+	if n.cache != c {
+		return 0, failed(ErrStale, "the namespace belongs to another cache")
+	}
+	return n.handle, nil
+}
+
+// Close ends the namespace. ErrBusy: sequences or leases live in it.
 func (n *Namespace) Close() error {
 	_, err := n.cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
 		return C.q_namespace_destroy(cache, n.handle, e)
@@ -125,27 +136,31 @@ func (o *SequenceOptions) describe(c *Cache, a *arena) (*C.quire_seq_desc, error
 	var n counts
 	desc.priority = n.i32("Priority", o.Priority)
 	desc.cross_tokens = n.u32("CrossTokens", o.CrossTokens)
-	desc.key_count = n.u32("the number of Keys", len(o.Keys))
+	ns, err := o.Namespace.handleFor(c)
+	if err != nil {
+		return nil, err
+	}
+	desc.ns = ns
+	desc.keys, desc.key_count = describeKeys(a, &n, o.Keys), n.u32("the number of Keys", len(o.Keys))
 	desc.key_stride = C.sizeof_quire_key
-	if o.Namespace != nil {
-		if o.Namespace.cache != c {
-			return nil, failed(ErrStale, "the namespace belongs to another cache")
-		}
-		desc.ns = o.Namespace.handle
-	}
-	if len(o.Keys) != 0 {
-		desc.keys = (*C.quire_key)(a.alloc(uintptr(len(o.Keys)) * C.sizeof_quire_key))
-		for i, key := range o.Keys {
-			unsafe.Slice(desc.keys, len(o.Keys))[i] = C.quire_key{
-				_type:      C.uint32_t(key.Type),
-				size_bytes: n.u32("the size of "+of("Keys", i, "Content"), len(key.Content)),
-				bytes:      a.bytes(key.Content),
-				begin:      n.u32(of("Keys", i, "Begin"), key.Begin),
-				end:        n.u32(of("Keys", i, "End"), key.End),
-			}
-		}
-	}
 	return desc, n.err
+}
+
+func describeKeys(a *arena, n *counts, keys []Key) *C.quire_key {
+	if len(keys) == 0 {
+		return nil
+	}
+	array := (*C.quire_key)(a.alloc(uintptr(len(keys)) * C.sizeof_quire_key))
+	for i, key := range keys {
+		unsafe.Slice(array, len(keys))[i] = C.quire_key{
+			_type:      C.uint32_t(key.Type),
+			size_bytes: n.u32("the size of "+of("Keys", i, "Content"), len(key.Content)),
+			bytes:      a.bytes(key.Content),
+			begin:      n.u32(of("Keys", i, "Begin"), key.Begin),
+			end:        n.u32(of("Keys", i, "End"), key.End),
+		}
+	}
+	return array
 }
 
 // NewSequence creates an empty sequence; it holds no blocks until a step runs it.

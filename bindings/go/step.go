@@ -38,7 +38,7 @@ const MayLoad uint32 = 1
 // Result is what became of an item: quire_step_result of quire/step.h.
 type Result struct {
 	Outcome       uint32 // Wait, Run or Loading
-	Reason        uint32 // why it waits
+	Reason        uint32 // why it waits: WaitPool and so on
 	HitTokens     uint32
 	FirstPosition uint32
 	ComputeCount  uint32
@@ -61,6 +61,14 @@ const (
 	Wait    uint32 = 0
 	Run     uint32 = 1
 	Loading uint32 = 2
+)
+
+// Reasons why an item waits, or why a lease gets no blocks.
+const (
+	WaitPool      uint32 = 1 // the pool is short of blocks
+	WaitWatermark uint32 = 2 // the pool would go below the watermark
+	WaitQuota     uint32 = 3 // the namespace's quota is used up
+	WaitPreempted uint32 = 4 // an earlier item of the step took the item's blocks: send it again
 )
 
 // Span names unknown tokens: quire_token_span of quire/sequence.h.

@@ -228,6 +228,70 @@ QUIRE_GO_CALL(cache_cancel_load, (quire_cache * cache, quire_seq seq, quire_erro
 QUIRE_GO_CALL(cache_get_tier_stats,
               (quire_cache * cache, quire_cache_tier_stats *stats, quire_error *e),
               (cache, stats, e))
+QUIRE_GO_CALL(lease_create,
+              (quire_cache * cache, const quire_lease_desc *desc, quire_lease *out, quire_error *e),
+              (cache, desc, out, e))
+QUIRE_GO_CALL(lease_end, (quire_cache * cache, quire_lease lease, quire_error *e),
+              (cache, lease, e))
+QUIRE_GO_CALL(lease_get_info,
+              (quire_cache * cache, quire_lease lease, quire_lease_info *info, quire_error *e),
+              (cache, lease, info, e))
+QUIRE_GO_CALL(lease_blocks,
+              (quire_cache * cache, quire_lease lease, uint32_t group, uint32_t first, void *out,
+               uint32_t capacity, uint32_t stride, uint32_t *count, quire_error *e),
+              (cache, lease, group, first, (quire_lease_block *)out, capacity, stride, count, e))
+QUIRE_GO_CALL(lease_take,
+              (quire_cache * cache, quire_step step, quire_lease lease, uint32_t group,
+               uint32_t count, int32_t *ids, quire_lease_result *result, quire_error *e),
+              (cache, step, lease, group, count, ids, result, e))
+QUIRE_GO_CALL(lease_give,
+              (quire_cache * cache, quire_step step, quire_lease lease, uint32_t group,
+               const int32_t *ids, uint32_t count, quire_error *e),
+              (cache, step, lease, group, ids, count, e))
+QUIRE_GO_CALL(lease_pin,
+              (quire_cache * cache, quire_step step, quire_lease lease, uint32_t group,
+               const int32_t *ids, uint32_t count, quire_lease_result *result, quire_error *e),
+              (cache, step, lease, group, ids, count, result, e))
+QUIRE_GO_CALL(lease_match,
+              (quire_cache * cache, quire_step step, quire_lease lease, const quire_token *tokens,
+               uint32_t token_count, uint32_t how, int32_t *ids, quire_lease_result *result,
+               quire_error *e),
+              (cache, step, lease, tokens, token_count, how, ids, result, e))
+QUIRE_GO_CALL(lease_publish,
+              (quire_cache * cache, quire_step step, quire_lease lease, const quire_token *tokens,
+               uint32_t token_count, const int32_t *ids, int32_t *named, quire_lease_result *result,
+               quire_error *e),
+              (cache, step, lease, tokens, token_count, ids, named, result, e))
+QUIRE_GO_CALL(lease_forget,
+              (quire_cache * cache, quire_lease lease, uint32_t group, const int32_t *ids,
+               uint32_t count, uint32_t *forgotten, quire_error *e),
+              (cache, lease, group, ids, count, forgotten, e))
+QUIRE_GO_CALL(cache_evict,
+              (quire_cache * cache, uint32_t group, uint32_t count, int32_t *ids, uint32_t *evicted,
+               quire_error *e),
+              (cache, group, count, ids, evicted, e))
+QUIRE_GO_CALL(handover_send,
+              (quire_cache * cache, quire_seq seq, const quire_handover_send_desc *desc,
+               quire_handover *out, quire_error *e),
+              (cache, seq, desc, out, e))
+QUIRE_GO_CALL(handover_layers,
+              (quire_cache * cache, quire_handover handover, quire_step step, uint32_t first,
+               uint32_t count, quire_error *e),
+              (cache, handover, step, first, count, e))
+QUIRE_GO_CALL(handover_read,
+              (quire_cache * cache, quire_handover handover, void *buffer, uint64_t capacity,
+               uint64_t *size, quire_handover_progress *progress, quire_error *e),
+              (cache, handover, buffer, capacity, size, progress, e))
+QUIRE_GO_CALL(handover_receive,
+              (quire_cache * cache, const quire_handover_receive_desc *desc, quire_handover *out,
+               quire_error *e),
+              (cache, desc, out, e))
+QUIRE_GO_CALL(handover_write,
+              (quire_cache * cache, quire_handover handover, const void *bytes, uint64_t size,
+               uint64_t *used, quire_handover_progress *progress, quire_error *e),
+              (cache, handover, bytes, size, used, progress, e))
+QUIRE_GO_CALL(handover_end, (quire_cache * cache, quire_handover handover, quire_error *e),
+              (cache, handover, e))
 QUIRE_GO_CALL(cache_report_loads,
               (quire_cache * cache, void *buffer, uint64_t capacity, uint64_t *size,
                quire_error *e),
