@@ -214,8 +214,18 @@ pub(crate) struct Placement {
 #[derive(Default)]
 struct Ended {
     sequences: Vec<sys::quire_seq>,
+    leases: Vec<sys::quire_lease>,
     namespaces: Vec<sys::quire_namespace>,
     batches: Vec<SharedBatch>,
+}
+
+impl Ended {
+    fn is_empty(&self) -> bool {
+        self.sequences.is_empty()
+            && self.leases.is_empty()
+            && self.namespaces.is_empty()
+            && self.batches.is_empty()
+    }
 }
 
 struct SharedBatch(NonNull<sys::quire_batch>);
@@ -227,6 +237,7 @@ pub(crate) struct CacheInner {
     pointer: NonNull<sys::quire_cache>,
     pub(crate) groups: Vec<Group>,
     pub(crate) layers: Vec<u32>, // group of each
+    pub(crate) block_tokens: u32,
     pub(crate) placement: RwLock<Placement>,
     // Queues that steps ran on since the cache is where it is.
     queues: Mutex<Vec<Arc<QueueInner>>>,
@@ -285,6 +296,11 @@ impl CacheInner {
         self.end_what_is_dropped(); // the step may have been committed meanwhile
     }
 
+    pub(crate) fn end_lease_later(&self, handle: sys::quire_lease) {
+        lock(&self.ended).leases.push(handle);
+        self.end_what_is_dropped();
+    }
+
     pub(crate) fn end_namespace_later(&self, handle: sys::quire_namespace) {
         lock(&self.ended).namespaces.push(handle);
         self.end_what_is_dropped();
@@ -297,7 +313,7 @@ impl CacheInner {
     /// Destroys dropped objects that were busy while a step was open or the cache moved.
     pub(crate) fn end_what_is_dropped(&self) {
         let mut ended = lock(&self.ended);
-        if ended.sequences.is_empty() && ended.namespaces.is_empty() && ended.batches.is_empty() {
+        if ended.is_empty() {
             return;
         }
         let is_busy =
@@ -305,6 +321,9 @@ impl CacheInner {
         ended
             .sequences
             .retain(|&handle| is_busy(invoke!(self.api, seq_end(self.pointer(), handle, 0))));
+        ended
+            .leases
+            .retain(|&handle| is_busy(invoke!(self.api, lease_end(self.pointer(), handle))));
         ended.namespaces.retain(|&handle| {
             is_busy(invoke!(self.api, namespace_destroy(self.pointer(), handle)))
         });
@@ -414,11 +433,12 @@ impl Instance {
         let mut out = std::ptr::null_mut();
         invoke!(self.inner.api, cache_create(self.pointer(), &desc, &mut out))?;
         let placement = Placement { devices: Vec::new(), heads: Vec::new(), left: Vec::new() };
-        let inner = CacheInner {
+        let mut inner = CacheInner {
             api: self.inner.api,
             pointer: made(out)?,
             groups: options.groups.to_vec(),
             layers,
+            block_tokens: 0, // below, when the cache is dropped on an error
             placement: RwLock::new(placement),
             queues: Mutex::default(),
             ended: Mutex::default(),
@@ -426,6 +446,9 @@ impl Instance {
             tier: Mutex::default(),
             _instance: self.inner.clone(),
         };
+        let mut info = desc!(quire_cache_info {});
+        invoke!(inner.api, cache_get_info(inner.pointer(), &mut info))?;
+        inner.block_tokens = info.block_tokens;
         {
             let mut placement = inner.placement.write().unwrap_or_else(PoisonError::into_inner);
             inner.place(&mut placement, options.shards, false);

@@ -96,7 +96,7 @@ impl fmt::Debug for Item {
     }
 }
 
-/// Why an item waits.
+/// Why an item waits, or a lease gets no blocks.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
@@ -112,6 +112,18 @@ pub enum Wait {
     Loading,
     /// A reason that this crate does not know.
     Other,
+}
+
+impl Wait {
+    pub(crate) fn of(reason: u32) -> Self {
+        match reason {
+            sys::QUIRE_WAIT_POOL => Self::Pool,
+            sys::QUIRE_WAIT_WATERMARK => Self::Watermark,
+            sys::QUIRE_WAIT_QUOTA => Self::Quota,
+            sys::QUIRE_WAIT_PREEMPTED => Self::Preempted,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// What became of an item.
@@ -131,13 +143,7 @@ impl ItemResult {
         if self.0.outcome == sys::QUIRE_ITEM_LOADING {
             return Some(Wait::Loading);
         }
-        (!self.runs()).then_some(match self.0.reason {
-            sys::QUIRE_WAIT_POOL => Wait::Pool,
-            sys::QUIRE_WAIT_WATERMARK => Wait::Watermark,
-            sys::QUIRE_WAIT_QUOTA => Wait::Quota,
-            sys::QUIRE_WAIT_PREEMPTED => Wait::Preempted,
-            _ => Wait::Other,
-        })
+        (!self.runs()).then_some(Wait::of(self.0.reason))
     }
 
     /// Number of tokens that were found in the cache.

@@ -134,7 +134,7 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    fn new(
+    pub(crate) fn new(
         cache: &Arc<CacheInner>,
         handle: sys::quire_seq,
         namespace: Option<Arc<NamespaceInner>>,
@@ -170,6 +170,22 @@ pub struct SequenceInfo {
     pub is_preempted: bool,
 }
 
+/// `keys` must outlive the result.
+pub(crate) fn described(
+    options: &SequenceOptions<'_>,
+    namespace: Option<&Arc<NamespaceInner>>,
+    keys: &[sys::quire_key],
+) -> Result<sys::quire_seq_desc> {
+    Ok(desc!(quire_seq_desc {
+        ns: namespace.map_or(0, |namespace| namespace.handle),
+        keys: first(keys),
+        key_count: count("keys", keys.len())?,
+        key_stride: stride_of::<sys::quire_key>(),
+        priority: options.priority,
+        cross_tokens: options.cross_tokens,
+    }))
+}
+
 impl Cache {
     /// Creates a sequence without tokens.
     pub fn sequence(&self, options: SequenceOptions<'_>) -> Result<Sequence> {
@@ -179,6 +195,22 @@ impl Cache {
         made.ok_or_else(|| crate::Error::new(ErrorKind::Internal, "no sequence, and no reason"))
     }
 
+    /// The namespace, to keep, and the keys of a sequence or a lease.
+    pub(crate) fn scope(
+        &self,
+        namespace: Option<&Namespace>,
+        keys: &[Key<'_>],
+    ) -> Result<(Option<Arc<NamespaceInner>>, Vec<sys::quire_key>)> {
+        let namespace = namespace.map(|namespace| namespace.inner.clone());
+        if let Some(namespace) = &namespace {
+            // To the library the other cache's handle would only be stale.
+            if !Arc::ptr_eq(&namespace.cache, &self.inner) {
+                return Err(crate::Error::argument("the namespace belongs to another cache"));
+            }
+        }
+        Ok((namespace, keys.iter().map(Key::raw).collect::<Result<_>>()?))
+    }
+
     /// Creates a sequence by `create`, which gets its description and where its handle belongs.
     /// `None`: short of blocks.
     pub(crate) fn sequence_by(
@@ -186,22 +218,8 @@ impl Cache {
         options: SequenceOptions<'_>,
         create: impl FnOnce(&sys::quire_seq_desc, &mut sys::quire_seq) -> Result<sys::quire_status>,
     ) -> Result<Option<Sequence>> {
-        let keys: Vec<_> = options.keys.iter().map(Key::raw).collect::<Result<_>>()?;
-        let namespace = options.namespace.map(|namespace| namespace.inner.clone());
-        let desc = desc!(quire_seq_desc {
-            ns: namespace.as_ref().map_or(0, |namespace| namespace.handle),
-            keys: first(&keys),
-            key_count: count("keys", keys.len())?,
-            key_stride: stride_of::<sys::quire_key>(),
-            priority: options.priority,
-            cross_tokens: options.cross_tokens,
-        });
-        if let Some(namespace) = &namespace {
-            // To the library the other cache's handle would only be stale.
-            if !Arc::ptr_eq(&namespace.cache, &self.inner) {
-                return Err(crate::Error::argument("the namespace belongs to another cache"));
-            }
-        }
+        let (namespace, keys) = self.scope(options.namespace, options.keys)?;
+        let desc = described(&options, namespace.as_ref(), &keys)?;
         let mut handle = 0;
         if create(&desc, &mut handle)? == sys::QUIRE_S_NO_BLOCKS {
             return Ok(None);

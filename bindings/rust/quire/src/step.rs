@@ -65,9 +65,9 @@ impl StepOptions<'_> {
 /// An open step. Nothing of it is final: dropping it undoes everything.
 #[must_use = "dropping it aborts the step"]
 pub struct OpenStep {
-    cache: Arc<CacheInner>,
+    pub(crate) cache: Arc<CacheInner>,
     queues: Vec<Arc<QueueInner>>,
-    handle: sys::quire_step,
+    pub(crate) handle: sys::quire_step,
 }
 
 /// A committed step: its copies and tables are enqueued. Enqueue its kernels, then call

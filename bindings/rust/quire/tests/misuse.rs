@@ -28,6 +28,9 @@ fn everything_may_be_sent_and_shared() {
     shared::<quire::Step>();
     shared::<quire::Batch>();
     shared::<quire::Tier>();
+    shared::<quire::Lease>();
+    shared::<quire::Sender>();
+    shared::<quire::Receiver>();
     shared::<quire::Calibration>();
     shared::<quire::Event>();
     shared::<quire::Error>();

@@ -85,17 +85,21 @@ pub fn open_device(instance: &Instance, backend: &str) -> quire::Result<Device> 
 }
 
 pub fn serve() -> Served {
+    serve_layers(1, 4096) // 16 blocks
+}
+
+pub fn serve_layers(layers: u32, host_bytes: u64) -> Served {
     let instance = Instance::new().unwrap();
     let device = open_device(&instance, "cpu").unwrap();
     let queue = device.queue().unwrap();
-    let groups = [group()];
+    let groups = [Group { layers, ..group() }];
     let cache = instance
         .cache(CacheOptions {
             groups: &groups,
             shards: &[Shard::whole(&device)],
             size: PoolSize::Blocks(16),
             block_tokens: BLOCK_TOKENS,
-            host_bytes: 4096, // 16 blocks
+            host_bytes,
             ..CacheOptions::default()
         })
         .unwrap();
@@ -112,7 +116,7 @@ impl Served {
         self.step_of(&[Item::new(sequence).tokens(0, tokens.len() as u32)], tokens)
     }
 
-    fn step_of(&mut self, items: &[Item], tokens: &[u32]) -> Step {
+    pub fn step_of(&mut self, items: &[Item], tokens: &[u32]) -> Step {
         let queues = [&self.queue];
         let options = StepOptions { queues: &queues, ..StepOptions::default() };
         let mut results = [ItemResult::default()];
