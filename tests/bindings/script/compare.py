@@ -52,12 +52,15 @@ def does_something(lines):
     return min(outcomes.count(word) for word in ("ok", "busy", "argument", "none", "short")) > 0
 
 
-def run_seed(commands, seed, folder):
+def run_seed(commands, seed, folder, done):
+    """Adds to `done` the names of the operations that the cache did."""
     script = make_script.make(seed, LENGTH)
     path = pathlib.Path(folder, f"{seed}.txt")
     path.write_text("\n".join(script) + "\n")
     found = {name: transcript(command, path) for name, command in commands.items()}
     reference, wanted = next(iter(found.items()))
+    done |= {op.split()[0] for op, line in zip(script, wanted.splitlines())
+             if line.split()[1] == "ok"}
     cases = []
     for name, text in found.items():
         digest = hashlib.sha256(text.encode()).hexdigest()
@@ -79,9 +82,13 @@ def main():
     own = [word for word in sys.argv[1:] if word.startswith(("--seeds=", "--gtest_output="))]
     options = parser.parse_args(own)
     commands = split([word for word in sys.argv[1:] if word not in own])
+    done = set()
     with tempfile.TemporaryDirectory() as folder:
         cases = [case for seed in range(1, options.seeds + 1)
-                 for case in run_seed(commands, seed, folder)]
+                 for case in run_seed(commands, seed, folder, done)]
+    missing = make_script.OF_LEASES - done
+    cases.append(report.Case("Script", "leases_do_something", "failed" if missing else "passed", 0,
+                             f"never done: {sorted(missing)}" if missing else ""))
     return report.write(cases, options.gtest_output)
 
 

@@ -8,6 +8,7 @@ import random
 import sys
 
 PLACES = 12
+LEASES = 3
 # First tokens of texts: equal texts share blocks.
 CONTENTS = (1000, 1000, 1000, 2000, 3000)
 
@@ -34,8 +35,22 @@ FIELDS = {
     "reset": "",
     "info": "s",
     "blocks": "s",
+    "lease": "l",
+    "unlease": "l",
+    "take": "l count",
+    "publish": "l first",
+    "match": "l first count how",
+    "give": "l count",
+    "pin": "l id",
+    "forget": "l",
+    "held": "l",
+    "evict": "count",
     "stats": "",
 }
+
+# Each of them is done in some script.
+OF_LEASES = {"lease", "unlease", "take", "publish", "match", "give", "pin", "forget", "held",
+             "evict"}
 
 
 def place(rng):
@@ -51,6 +66,28 @@ def add(rng):
             f"{rng.choice((0, 0, 0, 0, 1, 2))} {rng.choice((0, 0, 0, 1))}")
 
 
+def lease(rng):
+    return rng.randrange(LEASES)
+
+
+def match(rng, how):
+    return f"match {lease(rng)} {rng.choice(CONTENTS)} {count(rng)} {how}"
+
+
+def change(rng):
+    """What a lease does within a step; most of what it gets is given back."""
+    at = lease(rng)
+    give = f"give {at} {rng.randrange(4)}"
+    pins = [f"pin {at} {rng.randrange(42)}" for _ in range(3)]
+    kinds = (
+        [f"take {at} {rng.randrange(4)}", f"publish {at} {rng.choice(CONTENTS)}", give],
+        [f"take {at} {rng.choice((1, 2, 50))}", give],
+        [match(rng, 2), f"give {at} {rng.randrange(9)}"],
+        pins,
+    )
+    return rng.choice(kinds)
+
+
 def iteration(rng):
     """One step of an engine, sometimes with a mistake."""
     lines = [f"begin {rng.randrange(2)} {rng.randrange(2)} {rng.randrange(3)}"]
@@ -61,9 +98,12 @@ def iteration(rng):
         lines.append(f"drop {place(rng)}")
     if rng.random() < 0.1:
         lines.insert(rng.randrange(1, len(lines) + 1), other(rng))
+    if rng.random() < 0.4:
+        at = rng.randrange(1, len(lines) + 1)
+        lines[at:at] = change(rng)
     lines.append("abort" if rng.random() < 0.05 else "commit")
-    if rng.random() < 0.85:
-        lines.append("fail" if rng.random() < 0.05 else "finish")
+    # As many as were begun, on average: a cache moves only where none is left.
+    lines += ["fail" if rng.random() < 0.05 else "finish"] * rng.choice((0, 1, 1, 1, 1, 2))
     return lines
 
 
@@ -83,6 +123,13 @@ def other(rng):
         "reset": (1, lambda: "reset"),
         "info": (12, lambda: f"info {place(rng)}"),
         "blocks": (8, lambda: f"blocks {place(rng)}"),
+        "lease": (9, lambda: f"lease {lease(rng)}"),
+        "unlease": (5, lambda: f"unlease {lease(rng)}"),
+        "match": (6, lambda: match(rng, rng.randrange(3))),
+        "change": (2, lambda: change(rng)[0]),  # a mistake: no step is open
+        "forget": (6, lambda: f"forget {lease(rng)}"),
+        "held": (5, lambda: f"held {lease(rng)}"),
+        "evict": (4, lambda: f"evict {rng.randrange(4)}"),
         "stats": (4, lambda: "stats"),
     }
     weights = [weight for weight, _ in kinds.values()]

@@ -3,11 +3,18 @@
  * script: runs the operations of a file on a cache and prints each result; README.md. */
 #include <quire/dyn.h>
 
-enum { PLACES = 12, MAX_TOKENS = 64, MAX_LIST = 256 };
+enum { PLACES = 12, LEASES = 3, MAX_TOKENS = 1024, MAX_LIST = 256 };
+
+typedef struct Leased {
+    quire_lease lease; /* 0: none */
+    int32_t hand[MAX_LIST];
+    uint32_t count; /* of the hand */
+} Leased;
 
 static const quire_api *q;
 static quire_cache *cache;
 static quire_seq seqs[PLACES];
+static Leased leases[LEASES];
 static quire_step open_step, committed[QUIRE_UNFINISHED_STEPS + 1];
 static uint32_t committed_count;
 static uint32_t tokens[MAX_TOKENS];
@@ -170,23 +177,29 @@ static void info(const uint32_t *a) {
                i.preemptions);
 }
 
+static void say_ids(const int32_t *ids, uint32_t count) {
+    uint32_t i;
+    for (i = 0; i < count; ++i) printf(" %d", ids[i]);
+}
+
 static void blocks(const uint32_t *a) {
     int32_t ids[MAX_LIST];
-    uint32_t count, i;
+    uint32_t count;
     if (!say(q->step_blocks(cache, 0, seqs[a[0]], 0, 0, ids, MAX_LIST, &count, NULL))) return;
-    for (i = 0; i < count; ++i) printf(" %d", ids[i]);
+    say_ids(ids, count);
 }
 
 static void stats(void) {
     quire_cache_stats s = {.struct_size = sizeof s};
-    uint64_t all[13];
+    uint64_t all[15];
     int i;
     if (!say(q->cache_get_stats(cache, &s, NULL))) return;
     all[0] = s.prefix_cache_queries, all[1] = s.prefix_cache_hits, all[2] = s.num_preemptions;
     all[3] = s.evictions, all[4] = s.copies_on_write, all[5] = s.blocks_swapped_out;
     all[6] = s.blocks_swapped_in, all[7] = s.forks, all[8] = s.steps, all[9] = s.sequences;
     all[10] = s.blocks_free, all[11] = s.blocks_cached, all[12] = s.blocks_held;
-    for (i = 0; i < 13; ++i) printf(" %llu", (unsigned long long)all[i]);
+    all[13] = s.leases, all[14] = s.blocks_leased;
+    for (i = 0; i < 15; ++i) printf(" %llu", (unsigned long long)all[i]);
 }
 
 static void of_sequence(const char *op, const uint32_t *a) {
@@ -219,6 +232,89 @@ static void of_sequence(const char *op, const uint32_t *a) {
     }
 }
 
+/* False: the call failed, or lacked blocks. */
+static int say_asked(quire_status status, const quire_lease_result *result) {
+    if (say(status)) return 1;
+    if (status == QUIRE_S_NO_BLOCKS) printf(" %u %u", result->blocks_short, result->reason);
+    return 0;
+}
+
+static void lease(const uint32_t *a) {
+    quire_lease_desc desc = {.struct_size = sizeof desc};
+    if (leases[a[0]].lease != 0) {
+        printf(" taken");
+        return;
+    }
+    leases[a[0]].count = 0;
+    say(q->lease_create(cache, &desc, &leases[a[0]].lease, NULL));
+}
+
+static void held(Leased *of) {
+    quire_lease_block list[MAX_LIST];
+    uint32_t count, i;
+    if (!say(q->lease_blocks(cache, of->lease, 0, 0, list, MAX_LIST, sizeof list[0], &count, NULL)))
+        return;
+    for (i = 0; i < count; ++i) printf(" %d %u %u", list[i].block, list[i].holds, list[i].flags);
+}
+
+/* Calls whose ids become the hand. */
+static void ask(const char *op, Leased *of, const uint32_t *a) {
+    quire_lease_result result = {.struct_size = sizeof result};
+    int32_t ids[MAX_LIST] = {0};
+    uint32_t count = of->count;
+    quire_status status;
+    if (strcmp(op, "take") == 0) {
+        status = q->lease_take(cache, open_step, of->lease, 0, a[1], ids, &result, NULL);
+        count = a[1];
+    } else if (strcmp(op, "publish") == 0) {
+        count_from(a[1], count * 4, 0);
+        status = q->lease_publish(cache, open_step, of->lease, tokens, count * 4, of->hand, ids,
+                                  &result, NULL);
+    } else {
+        count_from(a[1], a[2], 0);
+        status = q->lease_match(cache, a[3] == QUIRE_MATCH_PIN ? open_step : 0, of->lease, tokens,
+                                a[2], a[3], ids, &result, NULL);
+        count = result.blocks;
+    }
+    if (say_asked(status, &result)) {
+        say_ids(ids, count);
+        memcpy(of->hand, ids, count * sizeof ids[0]);
+        of->count = count;
+    }
+}
+
+static void pin(Leased *of, const uint32_t *a) {
+    quire_lease_result result = {.struct_size = sizeof result};
+    int32_t id = (int32_t)a[1];
+    say_asked(q->lease_pin(cache, open_step, of->lease, 0, &id, 1, &result, NULL), &result);
+}
+
+static void of_lease(const char *op, const uint32_t *a) {
+    Leased *of = &leases[a[0]];
+    uint32_t count;
+    if (strcmp(op, "unlease") == 0) {
+        if (say(q->lease_end(cache, of->lease, NULL))) of->lease = 0;
+    } else if (strcmp(op, "give") == 0) {
+        count = a[1] < of->count ? a[1] : of->count;
+        say(q->lease_give(cache, open_step, of->lease, 0, of->hand, count, NULL));
+    } else if (strcmp(op, "forget") == 0) {
+        if (say(q->lease_forget(cache, of->lease, 0, of->hand, of->count, &count, NULL)))
+            printf(" %u", count);
+    } else if (strcmp(op, "held") == 0) {
+        held(of);
+    } else if (strcmp(op, "pin") == 0) {
+        pin(of, a);
+    } else {
+        ask(op, of, a);
+    }
+}
+
+static void evict(const uint32_t *a) {
+    int32_t ids[MAX_LIST];
+    uint32_t count;
+    if (say(q->cache_evict(cache, 0, a[0], ids, &count, NULL))) say_ids(ids, count);
+}
+
 static int needs(const char *op, const char *list) {
     char word[20];
     snprintf(word, sizeof word, " %s ", op);
@@ -229,8 +325,18 @@ static void run(const char *op, const uint32_t *a) {
     int is_stepped = needs(op, " add drop preempt abort commit ");
     int is_of_sequence =
         needs(op, " end fork truncate accept set probe info blocks pair add drop preempt ");
-    if ((is_stepped && open_step == 0) || (is_of_sequence && seqs[a[0]] == 0))
+    int is_of_lease = needs(op, " unlease take publish match give pin forget held ");
+    if (needs(op, " take publish give pin ")) is_stepped = 1;
+    if (strcmp(op, "match") == 0 && a[3] == QUIRE_MATCH_PIN) is_stepped = 1;
+    if ((is_stepped && open_step == 0) || (is_of_sequence && seqs[a[0]] == 0) ||
+        (is_of_lease && leases[a[0]].lease == 0))
         printf(" none");
+    else if (is_of_lease)
+        of_lease(op, a);
+    else if (strcmp(op, "lease") == 0)
+        lease(a);
+    else if (strcmp(op, "evict") == 0)
+        evict(a);
     else if (is_of_sequence)
         of_sequence(op, a);
     else if (strcmp(op, "cache") == 0)

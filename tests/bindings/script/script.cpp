@@ -3,6 +3,7 @@
 // script: runs the operations of a file on a cache and prints each result; README.md.
 #include <quire/dyn.h>
 
+#include <algorithm>
 #include <deque>
 #include <fstream>
 #include <functional>
@@ -27,7 +28,7 @@ Struct sized() {
     return made;
 }
 
-// The result of an operation: a status, and numbers if the status is good.
+// The result of an operation: a status, and numbers if the status is good, or it says short.
 class Said {
  public:
     Said(quire_status status) : status_(status) {}
@@ -35,6 +36,13 @@ class Said {
     template <class Number>
     Said &operator<<(Number number) {
         if (status_ == QUIRE_OK) text_.append(1, ' ').append(std::to_string(number));
+        return *this;
+    }
+
+    Said &lacks(const quire_lease_result &result) {
+        if (status_ != QUIRE_S_NO_BLOCKS) return *this;
+        text_.append(1, ' ').append(std::to_string(result.blocks_short));
+        text_.append(1, ' ').append(std::to_string(result.reason));
         return *this;
     }
 
@@ -54,6 +62,11 @@ class Said {
 
     quire_status status_;
     std::string text_;
+};
+
+struct Leased {
+    quire_lease lease;
+    std::vector<int32_t> hand;
 };
 
 Numbers count_from(uint32_t first, uint32_t count, uint32_t unknown = 0) {
@@ -97,9 +110,16 @@ class Script {
     std::string run(const std::string &op, const Numbers &a) {
         auto of_step = steps_.find(op);
         auto of_sequence = sequences_.find(op);
+        auto of_lease = of_leases_.find(op);
         auto of_cache = others_.find(op);
-        bool wants_step = of_step != steps_.end() || op == "add" || op == "drop" || op == "preempt";
+        bool wants_step = of_step != steps_.end() || op == "add" || op == "drop" ||
+                          op == "preempt" || op == "take" || op == "publish" || op == "give" ||
+                          op == "pin" || (op == "match" && a[3] == QUIRE_MATCH_PIN);
         if (wants_step && step_ == 0) return "none";
+        if (of_lease != of_leases_.end()) {
+            auto place = leases_.find(a[0]);
+            return place == leases_.end() ? "none" : of_lease->second(place->second, a);
+        }
         if (of_step != steps_.end()) return of_step->second(a);
         if (of_cache != others_.end()) return of_cache->second(a);
         if (places_.count(a[0]) == 0) return "none";
@@ -274,21 +294,115 @@ class Script {
         return said.text();
     }
 
+    std::string lease(const Numbers &a) {
+        if (leases_.count(a[0]) != 0) return "taken";
+        auto desc = sized<quire_lease_desc>();
+        quire_lease made = 0;
+        Said said = g_api->lease_create(cache_, &desc, &made, nullptr);
+        if (said.good()) leases_[a[0]] = {made, {}};
+        return said.text();
+    }
+
+    std::string unlease(const Leased &of, const Numbers &a) {
+        Said said = g_api->lease_end(cache_, of.lease, nullptr);
+        if (said.good()) leases_.erase(a[0]);
+        return said.text();
+    }
+
+    // Ids that a call wrote become the hand.
+    static std::string hold(Said said, Leased &of, const std::vector<int32_t> &ids,
+                            const quire_lease_result &result) {
+        said.lacks(result);
+        if (said.good()) of.hand = ids;
+        for (int32_t id : ids) said << id;
+        return said.text();
+    }
+
+    std::string take(Leased &of, const Numbers &a) {
+        auto result = sized<quire_lease_result>();
+        std::vector<int32_t> ids(a[1]);
+        Said said =
+            g_api->lease_take(cache_, step_, of.lease, 0, a[1], ids.data(), &result, nullptr);
+        return hold(said, of, ids, result);
+    }
+
+    std::string publish(Leased &of, const Numbers &a) {
+        auto result = sized<quire_lease_result>();
+        Numbers tokens = count_from(a[1], uint32_t(of.hand.size()) * 4);
+        std::vector<int32_t> named(of.hand.size());
+        Said said =
+            g_api->lease_publish(cache_, step_, of.lease, tokens.data(), uint32_t(tokens.size()),
+                                 of.hand.data(), named.data(), &result, nullptr);
+        return hold(said, of, named, result);
+    }
+
+    std::string match(Leased &of, const Numbers &a) {
+        auto result = sized<quire_lease_result>();
+        Numbers tokens = count_from(a[1], a[2]);
+        std::vector<int32_t> ids(a[2] + 1);
+        Said said = g_api->lease_match(cache_, a[3] == QUIRE_MATCH_PIN ? step_ : 0, of.lease,
+                                       tokens.data(), a[2], a[3], ids.data(), &result, nullptr);
+        ids.resize(result.blocks);
+        return hold(said, of, ids, result);
+    }
+
+    std::string give(const Leased &of, const Numbers &a) {
+        auto count = uint32_t(std::min<size_t>(a[1], of.hand.size()));
+        return Said(g_api->lease_give(cache_, step_, of.lease, 0, of.hand.data(), count, nullptr))
+            .text();
+    }
+
+    std::string pin(const Leased &of, const Numbers &a) {
+        auto result = sized<quire_lease_result>();
+        auto id = int32_t(a[1]);
+        Said said = g_api->lease_pin(cache_, step_, of.lease, 0, &id, 1, &result, nullptr);
+        return said.lacks(result).text();
+    }
+
+    std::string forget(const Leased &of) {
+        uint32_t count = 0;
+        Said said = g_api->lease_forget(cache_, of.lease, 0, of.hand.data(),
+                                        uint32_t(of.hand.size()), &count, nullptr);
+        said << count;
+        return said.text();
+    }
+
+    std::string held(const Leased &of) {
+        std::vector<quire_lease_block> list(256);
+        uint32_t count = 0;
+        Said said = g_api->lease_blocks(cache_, of.lease, 0, 0, list.data(), 256, sizeof list[0],
+                                        &count, nullptr);
+        for (uint32_t i = 0; i < count; ++i)
+            said << list[i].block << list[i].holds << list[i].flags;
+        return said.text();
+    }
+
+    std::string evict(const Numbers &a) {
+        std::vector<int32_t> ids(a[0]);
+        uint32_t count = 0;
+        Said said = g_api->cache_evict(cache_, 0, a[0], ids.data(), &count, nullptr);
+        for (uint32_t i = 0; i < count; ++i) said << ids[i];
+        return said.text();
+    }
+
     std::string stats() {
         auto s = sized<quire_cache_stats>();
         Said said = g_api->cache_get_stats(cache_, &s, nullptr);
         said << s.prefix_cache_queries << s.prefix_cache_hits << s.num_preemptions << s.evictions
              << s.copies_on_write << s.blocks_swapped_out << s.blocks_swapped_in << s.forks
-             << s.steps << s.sequences << s.blocks_free << s.blocks_cached << s.blocks_held;
+             << s.steps << s.sequences << s.blocks_free << s.blocks_cached << s.blocks_held
+             << s.leases << s.blocks_leased;
         return said.text();
     }
 
     using OfCache = std::function<std::string(const Numbers &)>;
+    using OfLease = std::function<std::string(Leased &, const Numbers &)>;
     using OfSequence = std::function<std::string(quire_seq, const Numbers &)>;
 
     quire_instance *instance_ = nullptr;
     quire_cache *cache_ = nullptr;
     std::map<uint32_t, quire_seq> places_;
+    std::map<uint32_t, Leased> leases_;
     quire_step step_ = 0;
     std::deque<quire_step> committed_;
     const std::map<std::string, OfCache> steps_ = {
@@ -302,7 +416,18 @@ class Script {
         {"migrate", [this](const Numbers &a) { return migrate(a); }},
         {"reset",
          [this](const Numbers &) { return Said(g_api->cache_reset(cache_, nullptr)).text(); }},
+        {"lease", [this](const Numbers &a) { return lease(a); }},
+        {"evict", [this](const Numbers &a) { return evict(a); }},
         {"stats", [this](const Numbers &) { return stats(); }}};
+    const std::map<std::string, OfLease> of_leases_ = {
+        {"unlease", [this](Leased &of, const Numbers &a) { return unlease(of, a); }},
+        {"take", [this](Leased &of, const Numbers &a) { return take(of, a); }},
+        {"publish", [this](Leased &of, const Numbers &a) { return publish(of, a); }},
+        {"match", [this](Leased &of, const Numbers &a) { return match(of, a); }},
+        {"give", [this](Leased &of, const Numbers &a) { return give(of, a); }},
+        {"pin", [this](Leased &of, const Numbers &a) { return pin(of, a); }},
+        {"forget", [this](Leased &of, const Numbers &) { return forget(of); }},
+        {"held", [this](Leased &of, const Numbers &) { return held(of); }}};
     const std::map<std::string, OfSequence> sequences_ = {
         {"add", [this](quire_seq s, const Numbers &a) { return add(s, a); }},
         {"drop", [this](quire_seq s, const Numbers &) { return drop(s); }},

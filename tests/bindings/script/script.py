@@ -13,6 +13,7 @@ NAMES = {quire.ArgumentError: "argument", quire.StaleError: "stale", quire.BusyE
 OF_STEP = ("add", "drop", "preempt", "abort", "commit")
 OF_SEQUENCE = ("end", "fork", "truncate", "accept", "set", "probe", "info", "blocks", "pair",
                "add", "drop", "preempt")
+OF_LEASE = ("unlease", "take", "publish", "match", "give", "pin", "forget", "held")
 
 
 def numbers(first, count, unknown=0):
@@ -22,14 +23,19 @@ def numbers(first, count, unknown=0):
 class Script:
     def __init__(self):
         self.places, self.step, self.committed = {}, None, []
+        self.leases, self.hands = {}, {}
 
     def run(self, op, a):
-        if op in OF_STEP and self.step is None:
+        changes = op in ("take", "publish", "give", "pin") or op == "match" and a[3] == 2
+        if (op in OF_STEP or changes) and self.step is None:
+            return ["none"]
+        if op in OF_LEASE and a[0] not in self.leases:
             return ["none"]
         if op in OF_SEQUENCE and a[0] not in self.places:
             return ["none"]
         try:
-            return getattr(self, op)(self.places.get(a[0]) if a else None, a)
+            table = self.leases if op in OF_LEASE else self.places
+            return getattr(self, op)(table.get(a[0]), a)
         except quire.QuireError as error:
             return [NAMES.get(type(error), "other")]
 
@@ -146,11 +152,62 @@ class Script:
     def blocks(self, sequence, _):
         return ["ok", *sequence.blocks()]
 
+    def lease(self, _, a):
+        if a[0] in self.leases:
+            return ["taken"]
+        self.leases[a[0]], self.hands[a[0]] = self.cache_.lease(), []
+        return ["ok"]
+
+    def unlease(self, lease, a):
+        lease.end()
+        del self.leases[a[0]]
+        return ["ok"]
+
+    def asked(self, lease, place, ids):
+        """A shortage, or the ids, which become the hand."""
+        if ids is None:
+            return ["short", *map(int, lease.shortage)]
+        self.hands[place] = ids.tolist()
+        return ["ok", *self.hands[place]]
+
+    def take(self, lease, a):
+        return self.asked(lease, a[0], lease.take(self.step, a[1]))
+
+    def publish(self, lease, a):
+        hand = self.hands[a[0]]
+        tokens = numbers(a[1], len(hand) * 4)
+        return self.asked(lease, a[0], lease.publish(self.step, tokens, hand))
+
+    def match(self, lease, a):
+        step = self.step if a[3] == 2 else None
+        ids = lease.match(numbers(a[1], a[2]), quire.Match(a[3]), step)
+        return self.asked(lease, a[0], ids)
+
+    def give(self, lease, a):
+        lease.give(self.step, self.hands[a[0]][:a[1]])
+        return ["ok"]
+
+    def pin(self, lease, a):
+        if lease.pin(self.step, [a[1]]):
+            return ["ok"]
+        return ["short", *map(int, lease.shortage)]
+
+    def forget(self, lease, a):
+        return ["ok", lease.forget(self.hands[a[0]])]
+
+    def held(self, lease, _):
+        return ["ok", *(block[name] for block in lease.blocks()
+                        for name in ("block", "holds", "flags"))]
+
+    def evict(self, _, a):
+        return ["ok", *self.cache_.evict(a[0])]
+
     def stats(self, *_):
         s = self.cache_.stats
         return ["ok", s.prefix_cache_queries, s.prefix_cache_hits, s.num_preemptions, s.evictions,
                 s.copies_on_write, s.blocks_swapped_out, s.blocks_swapped_in, s.forks, s.steps,
-                s.sequences, s.blocks_free, s.blocks_cached, s.blocks_held]
+                s.sequences, s.blocks_free, s.blocks_cached, s.blocks_held, s.leases,
+                s.blocks_leased]
 
 
 def main():

@@ -18,6 +18,7 @@ import (
 type script struct {
 	cache     *quire.Cache
 	places    map[uint32]quire.Sequence
+	leases    map[uint32]*leased
 	step      *quire.Step
 	committed []*quire.Step
 }
@@ -47,6 +48,14 @@ func say(err error, values ...interface{}) string {
 	return strings.Join(words, " ")
 }
 
+func sayIds(err error, ids []int32) string {
+	values := []interface{}{}
+	for _, id := range ids {
+		values = append(values, id)
+	}
+	return say(err, values...)
+}
+
 func numbers(first, count, unknown uint32) []uint32 {
 	tokens := make([]uint32, count)
 	for i := range tokens {
@@ -63,7 +72,7 @@ func (s *script) make(a []uint32) error {
 	if err != nil {
 		return err
 	}
-	s.places = map[uint32]quire.Sequence{}
+	s.places, s.leases = map[uint32]quire.Sequence{}, map[uint32]*leased{}
 	s.cache, err = instance.NewCache(quire.CacheOptions{
 		Groups: []quire.Group{{Layers: 1, KVHeads: 1, HeadDim: 8}}, BlockTokens: 4,
 		Blocks: int(a[0]), HostBlocks: int(a[1])})
@@ -76,6 +85,14 @@ func (s *script) run(op string, a []uint32) string {
 		if s.step == nil {
 			return "none"
 		}
+	case "lease":
+		return s.lease(a)
+	case "unlease", "take", "publish", "match", "give", "pin", "forget", "held":
+		return s.ofLease(op, a)
+	case "evict":
+		ids := make([]int32, a[0])
+		count, err := s.cache.Evict(0, ids)
+		return sayIds(err, ids[:count])
 	}
 	sequence, is := s.places[a[0]]
 	switch op {
@@ -116,7 +133,7 @@ func (s *script) run(op string, a []uint32) string {
 		n, err := s.cache.Stats()
 		return say(err, n.PrefixCacheQueries, n.PrefixCacheHits, n.Preemptions, n.Evictions,
 			n.CopiesOnWrite, n.BlocksSwappedOut, n.BlocksSwappedIn, n.Forks, n.Steps, n.Sequences,
-			n.BlocksFree, n.BlocksCached, n.BlocksHeld)
+			n.BlocksFree, n.BlocksCached, n.BlocksHeld, n.Leases, n.BlocksLeased)
 	}
 	if !is {
 		return "none"
@@ -202,11 +219,7 @@ func (s *script) ofSequence(op string, sequence quire.Sequence, a []uint32) stri
 		return say(err, i.KnownTokens, i.ComputedTokens, i.DraftTokens, i.BlocksHeld, i.Preemptions)
 	case "blocks":
 		ids, err := sequence.Blocks(0, nil)
-		values := []interface{}{}
-		for _, id := range ids {
-			values = append(values, id)
-		}
-		return say(err, values...)
+		return sayIds(err, ids)
 	case "add":
 		results := make([]quire.Result, 1)
 		err := s.step.Add([]quire.Item{{Sequence: sequence.Handle(), TokenCount: a[2],

@@ -2,10 +2,13 @@
 
 //! script: runs the operations of a file on a cache and prints each result; ../README.md.
 
+mod lease;
+
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::time::Duration;
 
+use lease::Leased;
 use quire::{
     Cache, CacheOptions, ErrorKind, Group, Instance, Item, ItemResult, MigrateOptions, OpenStep,
     PoolSize, Preempt, Result, Sequence, SequenceOptions, Step, StepOptions, TokenSpan, Wait,
@@ -50,6 +53,7 @@ fn spaced<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
 struct Script {
     cache: Cache,
     places: HashMap<u32, Sequence>,
+    leases: HashMap<u32, Leased>,
     step: Option<OpenStep>,
     committed: VecDeque<Step>,
 }
@@ -64,15 +68,18 @@ impl Script {
             host_blocks: a[1],
             ..CacheOptions::default()
         })?;
-        let (places, committed) = (HashMap::new(), VecDeque::new());
-        Ok(Self { cache, places, step: None, committed })
+        let (places, leases) = (HashMap::new(), HashMap::new());
+        Ok(Self { cache, places, leases, step: None, committed: VecDeque::new() })
     }
 
     fn run(&mut self, op: &str, a: &[u32; 6]) -> String {
         let done = match op {
             "add" | "drop" | "preempt" | "abort" | "commit" if self.step.is_none() => None,
-            "create" | "begin" | "abort" | "commit" | "finish" | "fail" | "migrate" | "reset"
-            | "stats" => self.of_cache(op, a).transpose(),
+            "unlease" | "take" | "publish" | "match" | "give" | "pin" | "forget" | "held" => {
+                self.of_lease(op, a).transpose()
+            }
+            "lease" | "evict" | "create" | "begin" | "abort" | "commit" | "finish" | "fail"
+            | "migrate" | "reset" | "stats" => self.of_cache(op, a).transpose(),
             _ => self.places.remove(&a[0]).map(|sequence| {
                 let said = self.of_sequence(op, &sequence, a);
                 if op != "end" || said.is_err() {
@@ -125,6 +132,12 @@ impl Script {
                 return Ok(Some(spaced([moved, m.blocks_moved, m.blocks_dropped, short])));
             }
             "reset" => self.cache.reset()?,
+            "lease" => return self.lease(a).map(Some),
+            "evict" => {
+                let mut ids = vec![0; a[0] as usize];
+                let count = self.cache.evict(0, &mut ids)?;
+                return Ok(Some(spaced(&ids[..count])));
+            }
             _ => {
                 let s = self.cache.stats()?;
                 return Ok(Some(spaced([
@@ -141,6 +154,8 @@ impl Script {
                     s.blocks_free,
                     s.blocks_cached,
                     s.blocks_held,
+                    s.leases,
+                    s.blocks_leased,
                 ])));
             }
         }
