@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -179,41 +181,60 @@ func TestHandedOverKAndVAreTheSameBytes(t *testing.T) {
 	to.unharmed()
 }
 
-// The other process receives what comes through its standard input, and answers with the session.
-func TestHandoverToAnotherProcess(t *testing.T) {
-	const variable = "QUIRE_TEST_HANDOVER"
-	if where := os.Getenv(variable); where != "" {
-		s := serveModel(t)
-		connection, err := net.Dial("unix", where)
-		must(t, err)
-		receiver := s.receiver()
-		_, err = io.Copy(receiver, connection)
-		must(t, err)
-		_, err = connection.Write(s.session(s.received(receiver)))
-		must(t, err)
-		must(t, connection.Close())
-		return
-	}
+const (
+	decodeAt  = "QUIRE_TEST_HANDOVER" // where to connect to
+	decodeFor = "QUIRE_TEST_BYTES"    // the process ends after so many bytes
+)
+
+// decode receives what comes over a socket in a process of its own, and answers with the session.
+func decode(t *testing.T, where string) {
 	s := serveModel(t)
+	connection, err := net.Dial("unix", where)
+	must(t, err)
+	receiver := s.receiver()
+	if size, err := strconv.ParseInt(os.Getenv(decodeFor), 10, 64); err == nil {
+		_, err = io.CopyN(receiver, connection, size)
+		must(t, err)
+		os.Exit(0)
+	}
+	_, err = io.Copy(receiver, connection)
+	must(t, err)
+	_, err = connection.Write(s.session(s.received(receiver)))
+	must(t, err)
+	must(t, connection.Close())
+}
+
+// decoder starts that process, by the test's name, and returns the connection to it.
+func decoder(t *testing.T, more ...string) (*exec.Cmd, *net.UnixConn) {
+	t.Helper()
 	where := filepath.Join(t.TempDir(), "decode")
 	door, err := net.Listen("unix", where)
 	must(t, err)
 	defer door.Close()
-	other := exec.Command(os.Args[0], "-test.run=^TestHandoverToAnotherProcess$")
-	other.Env = append(os.Environ(), variable+"="+where)
-	var said bytes.Buffer
-	other.Stdout, other.Stderr = &said, &said
+	other := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	other.Env = append(append(os.Environ(), decodeAt+"="+where), more...)
+	other.Stdout, other.Stderr = os.Stdout, os.Stderr
 	must(t, other.Start())
 	must(t, door.(*net.UnixListener).SetDeadline(time.Now().Add(time.Minute)))
 	connection, err := door.Accept()
 	must(t, err)
 	must(t, connection.SetDeadline(time.Now().Add(time.Minute)))
+	return other, connection.(*net.UnixConn)
+}
+
+func TestHandoverToAnotherProcess(t *testing.T) {
+	if where := os.Getenv(decodeAt); where != "" {
+		decode(t, where)
+		return
+	}
+	s := serveModel(t)
+	other, connection := decoder(t)
 	sequence := s.empty()
 	sender := s.sender(sequence, SendOptions{Tokens: count(promptSize), StagingBytes: 1})
 	copied := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(connection, sender)
-		copied <- errors.Join(err, connection.(*net.UnixConn).CloseWrite())
+		copied <- errors.Join(err, connection.CloseWrite())
 	}()
 	s.compute(sequence, count(promptSize), 5, func(step *Step, layer int) {
 		must(t, sender.Layers(step, layer, 1))
@@ -221,13 +242,37 @@ func TestHandoverToAnotherProcess(t *testing.T) {
 	must(t, <-copied)
 	answer, err := io.ReadAll(connection)
 	must(t, err)
-	if err := other.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, said.String())
-	}
+	must(t, other.Wait())
 	must(t, sender.End())
 	if !bytes.Equal(answer, s.session(sequence)) {
 		t.Fatal("the other process received other tokens, K or V")
 	}
+}
+
+func TestReceivingProcessThatDiesHarmsNothing(t *testing.T) {
+	if where := os.Getenv(decodeAt); where != "" {
+		decode(t, where)
+		return
+	}
+	s := serveModel(t)
+	other, connection := decoder(t, decodeFor+"=1000")
+	sequence := s.empty()
+	s.compute(sequence, count(promptSize), 5, nil)
+	whole := s.session(sequence)
+	sender := s.sender(sequence, SendOptions{})
+	_, err := io.CopyN(connection, sender, 1000)
+	must(t, err)
+	must(t, other.Wait())
+	if _, err = io.Copy(connection, sender); !errors.Is(err, syscall.EPIPE) {
+		t.Fatal(err)
+	}
+	must(t, sender.End())
+	if !bytes.Equal(s.session(sequence), whole) {
+		t.Fatal("a hand-over that was lost changed the sequence")
+	}
+	s.compute(sequence, []uint32{77}, 6, nil)
+	must(t, sequence.End(true))
+	s.unharmed()
 }
 
 func TestHandoversAreCancelled(t *testing.T) {

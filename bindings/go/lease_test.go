@@ -379,6 +379,34 @@ func TestMovedLeasesKeepTheirOrder(t *testing.T) {
 		[]int32{blocks[0].Block, blocks[1].Block})
 }
 
+func TestFollowersGetTheLeadersLeases(t *testing.T) {
+	leader := keepBooks(t, CacheOptions{Flags: Log})
+	follower := keepBooks(t, CacheOptions{Flags: Follower})
+	lease, ids := leader.lease(LeaseOptions{}), make([]int32, 2)
+	step, err := leader.cache.Begin(StepOptions{}, nil, nil, nil)
+	must(t, err)
+	short, err := lease.Take(step, 0, ids)
+	fits(t, short, err)
+	_, short, err = lease.Publish(step, count(8), ids, ids)
+	fits(t, short, err)
+	must(t, step.Commit(nil))
+	log, err := step.Log()
+	must(t, err)
+	followed, err := follower.cache.ApplyLog(log, StepOptions{}, nil)
+	must(t, err)
+	must(t, followed.Finish())
+	must(t, step.Finish())
+	stats, err := follower.cache.Stats()
+	must(t, err)
+	if stats.BlocksHeld != 2 {
+		t.Fatalf("%+v", stats)
+	}
+	_, err = follower.cache.NewLease(LeaseOptions{})
+	refused(t, err, ErrUnsupported)
+	_, err = follower.cache.Evict(0, ids)
+	refused(t, err, ErrUnsupported)
+}
+
 // A lease that the program forgets keeps its blocks until the cache is closed, and no longer.
 func TestLeasesThatAreForgottenHarmNothing(t *testing.T) {
 	b := keepBooks(t, CacheOptions{})

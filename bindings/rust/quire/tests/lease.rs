@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::RwLock;
 
 use common::{count, group, keep_books, refused, run};
@@ -315,6 +315,23 @@ fn moved_leases_keep_their_order() {
     assert_eq!(found(&lease, Match::Look, &tokens), moved);
 }
 
+#[test]
+fn followers_get_the_leaders_leases() {
+    let leader = keep_books(CacheOptions { is_leader: true, ..CacheOptions::default() });
+    let follower = keep_books(CacheOptions { is_follower: true, ..CacheOptions::default() });
+    let (lease, mut ids) = (leased(&leader), [0; 2]);
+    let mut step = begin(&leader);
+    lease.take(&mut step, 0, &mut ids).unwrap().unwrap();
+    lease.publish(&mut step, &count(8), &ids, &mut [0; 2]).unwrap().unwrap();
+    let step = step.commit(None).unwrap();
+    let log = step.log().unwrap();
+    follower.apply_log(&log, StepOptions::default(), None).unwrap().finish().unwrap();
+    step.finish().unwrap();
+    assert_eq!(follower.stats().unwrap().blocks_held, 2);
+    refused(follower.lease(LeaseOptions::default()), ErrorKind::Unsupported);
+    refused(follower.evict(0, &mut ids), ErrorKind::Unsupported);
+}
+
 /// Makes every call on a lease, and returns their errors.
 fn calls_on(lease: &Lease, step: &mut OpenStep) -> Vec<Result<(), Error>> {
     vec![
@@ -387,50 +404,48 @@ fn slices_that_do_not_fit_are_refused() {
 fn threads_share_leases() {
     let cache = books();
     let shared = RwLock::new(leased(&cache));
-    let (is_done, published) = (AtomicBool::new(false), AtomicU32::new(0));
+    let (is_done, mut published) = (AtomicBool::new(false), 0);
     fn expected<T>(result: Result<T, Error>) {
         if let Err(error) = result {
             use ErrorKind::{Argument, Busy, Limit, Stale};
             assert!([Argument, Busy, Limit, Stale].contains(&error.kind()), "{error}");
         }
     }
-    std::thread::scope(|scope| {
-        let users: Vec<_> = (0..3u32)
-            .map(|thread| {
-                let (cache, shared) = (&cache, &shared);
-                scope.spawn(move || {
-                    for i in 0..500 {
-                        let lease = shared.read().unwrap();
-                        expected(lease.forget(0, &[1, 2]));
-                        expected(cache.evict(0, &mut [0; 2]));
-                        expected(lease.blocks(0));
-                        expected(lease.find(None, &count(8), Match::Touch, &mut [0; 2]));
-                        if (i + thread) % 7 == 0 {
-                            expected(lease.end());
-                            drop(lease);
-                            *shared.write().unwrap() = leased(cache);
-                        }
-                    }
-                })
-            })
-            .collect();
-        scope.spawn(|| {
-            while !is_done.load(Ordering::Relaxed) {
-                let mut step = begin(&cache);
-                let (lease, mut ids) = (shared.read().unwrap(), [0; 2]);
-                if let Ok(Ok(())) = lease.take(&mut step, 0, &mut ids) {
-                    let named = lease.publish(&mut step, &count(8), &ids, &mut [0; 2]);
-                    published.fetch_add(u32::from(named.is_ok()), Ordering::Relaxed);
-                    expected(lease.give(&mut step, 0, &ids));
-                }
-                drop(lease);
-                step.commit(None).unwrap().finish().unwrap();
+    let use_it = |thread: u32| {
+        for i in 0.. {
+            if is_done.load(Ordering::Relaxed) {
+                return;
             }
-        });
-        let joined: Vec<_> = users.into_iter().map(|user| user.join()).collect();
+            let lease = shared.read().unwrap();
+            expected(lease.forget(0, &[1, 2]));
+            expected(cache.evict(0, &mut [0; 2]));
+            expected(lease.blocks(0));
+            expected(lease.find(None, &count(8), Match::Touch, &mut [0; 2]));
+            if (i + thread) % 7 == 0 {
+                expected(lease.end());
+                drop(lease);
+                *shared.write().unwrap() = leased(&cache);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let use_it = &use_it;
+            scope.spawn(move || use_it(thread));
+        }
+        for _ in 0..300 {
+            let mut step = begin(&cache);
+            let (lease, mut ids) = (shared.read().unwrap(), [0; 2]);
+            if let Ok(Ok(())) = lease.take(&mut step, 0, &mut ids) {
+                let named = lease.publish(&mut step, &count(8), &ids, &mut [0; 2]);
+                published += u32::from(named.is_ok());
+                expected(lease.give(&mut step, 0, &ids));
+            }
+            drop(lease);
+            step.commit(None).unwrap().finish().unwrap();
+        }
         is_done.store(true, Ordering::Relaxed);
-        joined.into_iter().for_each(|user| user.unwrap());
     });
-    assert!(published.into_inner() > 0);
+    assert!(published > 0);
     cache.check().unwrap();
 }
