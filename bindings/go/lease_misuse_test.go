@@ -183,6 +183,7 @@ func TestGoroutinesShareLeases(t *testing.T) {
 			defer users.Done()
 			for i := uint32(0); !isDone.Load(); i++ {
 				s.use(g, i)
+				runtime.Gosched()
 			}
 		}(g)
 	}
@@ -190,7 +191,7 @@ func TestGoroutinesShareLeases(t *testing.T) {
 	defer isDone.Store(true)
 	ends := []func(*Step) error{(*Step).Finish, (*Step).Finish, (*Step).Fail}
 	hasHappened := false // something was published, found and evicted
-	for i := 0; i < 500 || !hasHappened; i++ {
+	for i := 0; i < 200 || !hasHappened; i++ {
 		step, err := s.cache.Begin(StepOptions{}, nil, nil, nil)
 		must(t, err)
 		s.step.Store(step)
