@@ -473,6 +473,42 @@ func TestHandoversThatCannotBeginAreRefused(t *testing.T) {
 	must(t, other.End(true))
 }
 
+// Both ends have the same keys, and each its own namespace.
+func TestHandoversKeepTenantsAndKeys(t *testing.T) {
+	from, to := serveModel(t), serveModel(t)
+	theirs, err := from.cache.NewNamespace([]byte("here"), 0)
+	must(t, err)
+	ours, err := to.cache.NewNamespace([]byte("there"), 0)
+	must(t, err)
+	keys := []Key{{Type: SaltKey, Content: []byte("salt")}}
+	sequence, err := from.cache.NewSequence(SequenceOptions{Namespace: theirs, Keys: keys})
+	must(t, err)
+	from.compute(sequence, count(promptSize), 1, nil)
+	_, err = to.cache.Receive(who, SequenceOptions{Namespace: theirs, Keys: keys})
+	refused(t, err, ErrStale)
+	receiver, err := to.cache.Receive(who, SequenceOptions{Namespace: ours, Keys: keys})
+	must(t, err)
+	refused(t, ours.Close(), ErrBusy)
+	sender := from.sender(sequence, SendOptions{})
+	_, err = io.Copy(receiver, sender)
+	must(t, err)
+	must(t, sender.End())
+	got := to.received(receiver)
+	if !bytes.Equal(to.session(got), from.session(sequence)) {
+		t.Fatal("the received sequence has other tokens, K or V")
+	}
+	must(t, got.End(true))
+	must(t, ours.Close())
+	// What was computed before a reset may be of other weights.
+	must(t, from.cache.Reset())
+	sender = from.sender(sequence, SendOptions{})
+	_, err = io.ReadAll(sender)
+	refused(t, err, ErrUnsupported)
+	must(t, sender.End())
+	must(t, sequence.End(true))
+	must(t, theirs.Close())
+}
+
 func TestHandoversThatAreGoneAreStale(t *testing.T) {
 	var sender Sender
 	var receiver Receiver

@@ -168,6 +168,8 @@ pub struct SequenceInfo {
     pub is_in_step: bool,
     /// It was preempted and is not back yet.
     pub is_preempted: bool,
+    /// It publishes nothing any more, because the cache was reset since it was computed.
+    pub is_unpublished: bool,
 }
 
 /// `keys` must outlive the result.
@@ -315,6 +317,7 @@ impl Sequence {
             is_lost: info.flags & sys::QUIRE_SEQ_LOST != 0,
             is_in_step: info.flags & sys::QUIRE_SEQ_IN_STEP != 0,
             is_preempted: info.flags & sys::QUIRE_SEQ_PREEMPTED != 0,
+            is_unpublished: info.flags & sys::QUIRE_SEQ_UNPUBLISHED != 0,
         })
     }
 

@@ -367,6 +367,42 @@ fn hand_overs_that_cannot_begin_are_refused() {
     }
 }
 
+/// Both ends have the same keys, and each its own namespace.
+#[test]
+fn tenants_and_keys_are_kept() {
+    let (mut from, to) = (model(), model());
+    let salt = [Key { kind: KeyType::Salt, bytes: b"salt", span: None }];
+    let theirs = from.cache.namespace(b"here", 0).unwrap();
+    let ours = to.cache.namespace(b"there", 0).unwrap();
+    let plain = SequenceOptions { keys: &salt, ..SequenceOptions::default() };
+    let options = SequenceOptions { namespace: Some(&theirs), ..plain };
+    let sequence = from.cache.sequence(options).unwrap();
+    compute(&mut from, &sequence, &count(PROMPT), 1, |_, _| {});
+    let options = SequenceOptions { namespace: Some(&ours), ..plain };
+    let mut receiver = to.cache.receive(&WHO, options).unwrap();
+    assert_eq!(ours.info().unwrap().sequences, 1);
+    let sender = sender(&sequence, None);
+    drop((theirs, ours.clone())); // the other clone, and what holds it, go on
+    io::copy(&mut &sender, &mut receiver).unwrap();
+    let got = receiver.into_sequence().unwrap();
+    assert_eq!(session(&got), session(&sequence));
+    drop(got);
+    assert_eq!(ours.info().unwrap().sequences, 0);
+}
+
+/// What was computed before a reset may be of other weights.
+#[test]
+fn sequences_from_before_a_reset_are_not_handed_over() {
+    let mut served = model();
+    let sequence = empty(&served);
+    compute(&mut served, &sequence, &count(PROMPT), 1, |_, _| {});
+    served.cache.reset().unwrap();
+    assert!(sequence.info().unwrap().is_unpublished);
+    let mut sender = sender(&sequence, None);
+    let error = inner(sender.read_to_end(&mut Vec::new()).unwrap_err());
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
+
 /// Threads that read, write and end the same ends get errors, and no harm comes of it.
 #[test]
 fn threads_share_hand_overs() {
