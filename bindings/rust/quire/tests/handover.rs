@@ -118,8 +118,9 @@ fn handed_over_k_and_v_are_the_same_bytes() {
     assert!(progress.is_whole && progress.token_count == PROMPT && progress.bytes == 0);
     assert_eq!((progress.cells, progress.cells_done), (6, 6)); // layers of three blocks
     drop(sender);
-    let got = receiver.into_sequence().unwrap();
-    assert_eq!(session(&got), session(&sequence));
+    let (got, wanted) = (receiver.into_sequence().unwrap(), session(&sequence));
+    assert!(wanted.iter().filter(|byte| **byte != 0).count() > wanted.len() / 2);
+    assert_eq!(session(&got), wanted);
     let info = got.info().unwrap();
     assert!(info.is_swapped && info.computed_tokens == PROMPT);
     // Both go on, the received one from the device.
