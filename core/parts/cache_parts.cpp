@@ -68,17 +68,10 @@ Status check_one_pool(const quire_cache_desc &desc) {
 
 // Refuses flags that need one block per group and place: groups with sizes of their own lack that.
 Status check_block_sizes(const quire_cache_desc &desc) {
-    if ((desc.flags & QUIRE_CACHE_HOST_PREFIXES) != 0) {
-        return fail(QUIRE_E_UNSUPPORTED,
-                    "flags: QUIRE_CACHE_HOST_PREFIXES is not built for groups with block_tokens of "
-                    "their own");
-    }
-    if ((desc.flags & QUIRE_CACHE_EVENTS) != 0) {
-        return fail(
-            QUIRE_E_UNSUPPORTED,
-            "flags: QUIRE_CACHE_EVENTS is not built for groups with block_tokens of their own");
-    }
-    return Status{};
+    if ((desc.flags & QUIRE_CACHE_HOST_PREFIXES) == 0) return Status{};
+    return fail(QUIRE_E_UNSUPPORTED,
+                "flags: QUIRE_CACHE_HOST_PREFIXES is not built for groups with block_tokens of "
+                "their own");
 }
 
 Status check_desc(const quire_cache_desc &desc) {

@@ -32,7 +32,7 @@ Status Announcer::check_sink(const EventSink &sink) const {
                     sink.capacity, most);
     }
     if (books_.namespaces.gives_tokens() && sink.token_capacity < books_.geometry.span.tokens()) {
-        return fail(QUIRE_E_ARG, "token_capacity is {}: at least block_tokens, here {}",
+        return fail(QUIRE_E_ARG, "token_capacity is {}: at least the tokens of a block, here {}",
                     sink.token_capacity, books_.geometry.span.tokens());
     }
     return Status{};
@@ -157,10 +157,12 @@ bool Announcer::is_to_move(uint32_t record) const {
     return was_told(record) && told_.stored(record) == 0 && told_[record].groups == 0;
 }
 
+// The groups that have all blocks of the node.
 uint32_t Announcer::groups_of(uint32_t node) const {
     uint32_t groups = 0;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        groups |= tree_.blocks(node)[g] != kNullBlock ? uint32_t{1} << g : 0;
+        const bool has_all = tree_.entry_of(node, g, kNullBlock) == kNone;
+        groups |= has_all ? uint32_t{1} << g : 0;
     }
     return groups;
 }
@@ -168,7 +170,8 @@ uint32_t Announcer::groups_of(uint32_t node) const {
 uint32_t Announcer::host_groups_of(uint32_t node) const {
     uint32_t groups = 0;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        groups |= is_on_host(tree_.blocks(node)[g]) ? uint32_t{1} << g : 0;
+        const uint32_t first = tree_.blocks(node)[tree_.first_entry(g)];
+        groups |= is_on_host(first) ? uint32_t{1} << g : 0;
     }
     return groups;
 }

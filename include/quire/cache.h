@@ -210,8 +210,8 @@ typedef struct quire_cache_desc {
      * most 65,536. So hits end at multiples of it, and what follows the last one is not cached. Of
      * two sequences that share a block and go on differently within its span, only the first one
      * is published from there on. Evicting a block then takes time O(span / its block_tokens).
-     * Where a group has block_tokens of its own, one must be of full attention, there are no events
-     * and no prefixes in the host tier, and leases match and publish nothing. */
+     * Where a group has block_tokens of its own, one must be of full attention, there are no
+     * prefixes in the host tier, and leases match and publish nothing. */
     uint32_t block_tokens;
     uint32_t max_sequences;       /* live at once, at most 2^24; 0 = 1024 */
     uint32_t max_sequence_tokens; /* 0 = 2^31 - 1 */

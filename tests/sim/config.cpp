@@ -147,7 +147,6 @@ void resize_groups(Config &config) {
     Rng rng(mix(config.seed, 0x517E5));
     config.features.set(Feature::live, false);
     config.features.set(Feature::flood, false);
-    config.flags &= ~static_cast<uint32_t>(QUIRE_CACHE_EVENTS | QUIRE_CACHE_EVENT_TOKENS);
     config.block_tokens = rng.range(1, 5);
     for (GroupConfig &group : config.groups) {
         group.block_tokens = config.block_tokens * rng.range(1, 4);

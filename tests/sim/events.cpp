@@ -20,13 +20,13 @@ void World::take_stored(const quire_cache_event &event) {
     const auto number = static_cast<unsigned long long>(event.block);
     const auto parent = told_.find(event.parent);
     if (event.block == 0 || event.group >= blocks_.size() || event.level > QUIRE_LEVEL_STORE ||
-        event.token_count != config.block_tokens)
+        event.token_count != config.span())
         fail("event", "block %llu is stored in group %u, level %u, with %u tokens", number,
              event.group, event.level, event.token_count);
     if (event.parent != 0 && parent == told_.end())
         fail("event-parent", "block %llu is stored, and its parent, %llu, is not", number,
              static_cast<unsigned long long>(event.parent));
-    const uint32_t position = event.parent == 0 ? 0 : parent->second.position + config.block_tokens;
+    const uint32_t position = event.parent == 0 ? 0 : parent->second.position + config.span();
     Told &block = told_[event.block];
     if (event.position != position || (!block.places.empty() && block.parent != event.parent))
         fail("event-parent", "block %llu is stored at %u; its parent, %llu, ends at %u", number,
@@ -99,9 +99,17 @@ void World::check_events(const std::vector<Node> &nodes) {
                 fail("event-levels", "block %llu of group %u is on both levels by its events",
                      static_cast<unsigned long long>(number), group);
         }
-    for (const Node &node : nodes)
-        for (uint32_t g = 0; g < node.blocks.size(); ++g)
-            if (node.blocks[g] != 0) --counts[{g, (node.blocks[g] & kHostBit) != 0}];
+    for (const Node &node : nodes) {
+        auto at = node.blocks.begin();
+        for (uint32_t g = 0; g < blocks_.size(); ++g) {
+            // A group of another input has one entry, and no block.
+            const uint32_t size = config.block_size(g), whole = config.span() / size;
+            const uint32_t entries = config.span() % size == 0 ? whole : 1;
+            const auto end = at + entries;
+            if (std::find(at, end, 0) == end) --counts[{g, (*at & kHostBit) != 0}];
+            at = end;
+        }
+    }
     check_told_store(counts);
     for (const auto &[place, left] : counts)
         if (left != 0 && place.second != QUIRE_LEVEL_STORE)

@@ -293,20 +293,50 @@ TEST(BlockSizes, what_names_one_block_per_place_is_refused_in_words) {
     auto error = described<quire_error>();
     quire_instance *instance = nullptr;
     ASSERT_EQ(library().instance_create(&instance_desc, &instance, &error), QUIRE_OK);
-    for (uint32_t flags : {QUIRE_CACHE_EVENTS, QUIRE_CACHE_HOST_PREFIXES}) {
-        Sizes sizes(2, {4, 6});
-        for (quire_group_desc &group : sizes.groups) group.struct_size = sizeof group;
-        sizes.cache.struct_size = sizeof sizes.cache;
-        sizes.cache.groups = sizes.groups.data();
-        sizes.cache.group_stride = sizeof(quire_group_desc);
-        sizes.cache.flags = flags;
-        sizes.cache.host_blocks = 4;
-        quire_cache *cache = nullptr;
-        EXPECT_EQ(library().cache_create(instance, &sizes.cache, &cache, &error),
-                  QUIRE_E_UNSUPPORTED);
-        EXPECT_NE(std::string(error.message).find("block_tokens of their own"), std::string::npos);
-    }
+    Sizes sizes(2, {4, 6});
+    for (quire_group_desc &group : sizes.groups) group.struct_size = sizeof group;
+    sizes.cache.struct_size = sizeof sizes.cache;
+    sizes.cache.groups = sizes.groups.data();
+    sizes.cache.group_stride = sizeof(quire_group_desc);
+    sizes.cache.flags = QUIRE_CACHE_HOST_PREFIXES;
+    sizes.cache.host_blocks = 4;
+    quire_cache *cache = nullptr;
+    EXPECT_EQ(library().cache_create(instance, &sizes.cache, &cache, &error), QUIRE_E_UNSUPPORTED);
+    EXPECT_NE(std::string(error.message).find("block_tokens of their own"), std::string::npos);
     library().instance_destroy(instance, &error);
+}
+
+TEST(BlockSizes, events_tell_of_spans_whose_blocks_a_group_has_all) {
+    CacheOptions options = two_sizes(7);  // six blocks of the second group
+    options.flags = QUIRE_CACHE_EVENTS | QUIRE_CACHE_EVENT_TOKENS;
+    options.groups[0].window = 4;
+    options.groups[0].kind = QUIRE_GROUP_WINDOW;
+    Manager m(options);
+    quire_cache_event events[8];
+    quire_token tokens[48];
+    auto info = described<quire_events_info>();
+    auto read = [&] {
+        EXPECT_EQ(m.api().cache_events(m.cache(), 0, events, 8, sizeof *events, tokens, 48, &info,
+                                       m.error()),
+                  QUIRE_OK);
+    };
+    quire_seq a = m.sequence();
+    for (quire_token first : {1u, 13u, 25u}) m.compute(a, tokens_from(first, 12));
+    read();
+    std::vector<std::pair<uint32_t, uint32_t>> stored;  // position and group
+    for (uint32_t i = 1; i < info.event_count; ++i) {
+        EXPECT_EQ(events[i].kind, uint32_t{QUIRE_EVENT_STORED});
+        EXPECT_EQ(events[i].token_count, 12u);
+        EXPECT_EQ(tokens[events[i].token_offset], events[i].position + 1);
+        stored.emplace_back(events[i].position, events[i].group);
+    }
+    // Six of the window's nine blocks are left: a part of the first span is gone, or all of it.
+    EXPECT_EQ(stored, (std::vector<std::pair<uint32_t, uint32_t>>{
+                          {0, 1}, {12, 0}, {12, 1}, {24, 0}, {24, 1}}));
+    EXPECT_EQ(m.api().cache_events(m.cache(), QUIRE_EVENTS_RESTART, events, 8, sizeof *events,
+                                   tokens, 11, &info, m.error()),
+              QUIRE_E_ARG)
+        << "a span has 12 tokens";
 }
 
 // Random items, forks, truncations and ends; the library checks itself after each.

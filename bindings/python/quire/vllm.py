@@ -120,11 +120,9 @@ class KVCacheManager:
                             self.host_blocks)
         self._cache = self._books.cache
         hash_size = hash_block_size or math.gcd(*spec.sizes)
-        _refuse(events_of_groups_with_blocks_of_different_sizes=spec.is_mixed and
-                enable_kv_cache_events and self.enable_caching)
-        self._events = Events(spec.span, num_hash_lookahead_tokens,
+        self._events = Events(spec.sizes, num_hash_lookahead_tokens,
                               [group.spec for group in spec.groups],
-                              spec.span // hash_size, self.host_blocks != 0) \
+                              [size // hash_size for size in spec.sizes], self.host_blocks != 0) \
             if enable_kv_cache_events and self.enable_caching else None
         self._pool = BlockPool(kv_cache_config.num_blocks, self.enable_caching, hash_size,
                                num_hash_lookahead_tokens, self._events)
@@ -150,7 +148,7 @@ class KVCacheManager:
     @property
     def block_pool(self) -> BlockPool:
         """The block pool, for connectors: once it was read, blocks are known by vLLM's hashes."""
-        if self.enable_caching and self._pool.knows_hashes:
+        if self.enable_caching:
             self._pool.index()
         return self._pool
 
@@ -199,7 +197,7 @@ class KVCacheManager:
                 blocks = KVCacheBlocks((of(tables[0]),) if len(tables) == 1 else
                                        tuple([of(ids) for ids in tables]))
             if count and getattr(request, "kv_cache_report_mode", "") == "full" and self._events:
-                self._events.reused(request, count // self._spec.span)
+                self._events.reused(request, count)
             if not self._answers_three:
                 self.record_prefix_cache_stats(request, count)
         return (blocks, count, shared) if self._answers_three else (blocks, count)

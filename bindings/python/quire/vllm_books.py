@@ -67,12 +67,11 @@ class Changes(NamedTuple):
     stored: List[Stored]
 
 
-def _flags(groups: int, caches: bool, tells: bool, host_blocks: int) -> CacheFlags:
+def _flags(groups: int, caches: bool, host_blocks: int) -> CacheFlags:
     flags = CacheFlags.ONE_POOL if groups > 1 else CacheFlags(0)
     if not caches:
         return flags | CacheFlags.NO_PREFIX
-    if tells:
-        flags |= CacheFlags.EVENTS | CacheFlags.EVENT_TOKENS
+    flags |= CacheFlags.EVENTS | CacheFlags.EVENT_TOKENS
     return flags | CacheFlags.HOST_PREFIXES if host_blocks else flags
 
 
@@ -88,7 +87,6 @@ class Books:
     block_size   whole blocks of all groups, in tokens: what is cached at a time
     is_exact     True if a sequence must not have more tokens than are computed: a step returns what
                  a window passes, or the groups' blocks do not end at the same tokens
-    tells        True if it tells what enters and leaves the cache
     can_forget   True if cached blocks can be evicted by their numbers
     host_blocks  where evicted blocks are kept
     on_evicted   gets a block, and the block of the host that its content was moved to
@@ -105,12 +103,12 @@ class Books:
         self._unit, self._states = unit, max(group.states for group in groups)
         self._has_encoder = spec.fixed and self._states == 0
         self.is_exact = len(self.windows) != 0 or unit != self.block_size or spec.fixed
-        self.caches, self.tells = caches, caches and unit == self.block_size
-        self.can_forget = self.tells and len(self.windows) < len(groups) and not host_blocks
+        self.caches = caches
+        self.can_forget = caches and len(self.windows) < len(groups) and not host_blocks
         self.cache = Cache(
             instance or Instance(), [group.group(unit, len(groups) == 1) for group in groups],
             block_tokens=unit, blocks=blocks, max_sequences=_MAX_REQUESTS,
-            host_blocks=host_blocks, flags=_flags(len(groups), caches, self.tells, host_blocks))
+            host_blocks=host_blocks, flags=_flags(len(groups), caches, host_blocks))
         self.host_blocks = host_blocks
         self._copies: List["np.ndarray[Any, Any]"] = []
         self.on_evicted: Callable[[int, int], None] = _ignore
@@ -162,7 +160,7 @@ class Books:
     def changes(self) -> Changes:
         """What changed since the last call among the blocks that are found."""
         found = Changes(False, [], [])
-        if not self.tells:
+        if not self.caches:
             return found
         info, tokens = self._events_info, self._event_tokens
         info.has_more = 1

@@ -74,19 +74,19 @@ class _WithoutVllm:
 class Events:
     """The events that take_events returns next, in the order in which they came.
 
-    size       tokens per block
+    sizes      tokens per block of each group
     lookahead  tokens after each block that its hash covers
     specs      vLLM's spec of each group
-    scale      how many of vLLM's hashes there are per block
+    scales     how many of vLLM's hashes there are per block of each group
     moves      True if blocks move between levels
     """
 
     medium = "GPU"
     _media = (medium, "CPU")  # by level
 
-    def __init__(self, size: int, lookahead: int, specs: Listed[Any], scale: int,
-                 moves: bool = False):
-        self._size, self._lookahead, self._scale = size, lookahead, scale
+    def __init__(self, sizes: Listed[int], lookahead: int, specs: Listed[Any],
+                 scales: Listed[int], moves: bool = False):
+        self._sizes, self._lookahead, self._scales = sizes, lookahead, scales
         self._moves = moves
         self._said: Dict[Name, Any] = {}  # the event of each block that may move
         self._kinds: Any = _WithoutVllm
@@ -116,19 +116,21 @@ class Events:
 
     def stored(self, group: int, running: Running, begin: int, end: int) -> None:
         """Blocks of a request in a group, the first and the last + 1, were cached."""
-        hashes = running.hash_list()
+        hashes = running.hash_list(group)
         self._tell(running.request, group, hashes, begin, end)
         if self._moves:
             for i in range(begin, end):
-                self._said[group, hashes[i]] = self._one(self.queue[-1], i - begin)
+                self._said[group, hashes[i]] = self._one(self.queue[-1], i - begin,
+                                                         self._sizes[group])
 
-    def _one(self, event: Any, i: int) -> Any:
+    @staticmethod
+    def _one(event: Any, i: int, size: int) -> Any:
         """The event of one of an event's blocks."""
         one = copy.copy(event)
         if i:
             one.parent_block_hash = event.block_hashes[i - 1]
         one.block_hashes = event.block_hashes[i:i + 1]
-        one.token_ids = event.token_ids[i * self._size:(i + 1) * self._size]
+        one.token_ids = event.token_ids[i * size:(i + 1) * size]
         one.extra_keys = event.extra_keys and event.extra_keys[i:i + 1]
         one.lookahead_token_ids = event.lookahead_token_ids and event.lookahead_token_ids[i:i + 1]
         one.session_id = None  # another request's blocks make this one move
@@ -140,13 +142,13 @@ class Events:
         event.medium = self._media[level]
         self.queue.append(event)
 
-    def reused(self, request: Any, count: int) -> None:
-        """A request that asks for it found its first `count` blocks."""
-        for group in range(len(self._specs)):
-            self._tell(request, group, hashes_of(request, self._scale), 0, count)
+    def reused(self, request: Any, tokens: int) -> None:
+        """A request that asks for it found its first tokens, whole blocks of all groups."""
+        for group, (size, scale) in enumerate(zip(self._sizes, self._scales)):
+            self._tell(request, group, hashes_of(request, scale), 0, tokens // size)
 
     def _tell(self, request: Any, group: int, hashes: Any, begin: int, end: int) -> None:
-        size, lookahead, convert = self._size, self._lookahead, self._hashes
+        size, lookahead, convert = self._sizes[group], self._lookahead, self._hashes
         tokens = request.all_token_ids
         extra, media = [], 0
         for i in range(begin, end):

@@ -10,8 +10,10 @@ It is kept from the first time that something asks for it, because it costs time
 Connectors ask when they are bound, before there are requests. If there are requests, their cached
 blocks are entered then.
 
-The blocks of all groups with the same tokens have one number, and an entry per group. Which blocks
-are before one is a matter of tokens, so any group's entries tell it.
+The library caches a span at a time: whole blocks of all groups. The blocks of all groups with the
+same tokens have one number, and an entry each: one per group, or several where the groups' blocks
+have different numbers of tokens. Which spans are before one is a matter of tokens, so any group's
+entries tell it.
 
 A block that is evicted to host memory keeps its entry. Events tell on which levels it is; the
 copies of a step tell which blocks they took, because a block may go and come back between two
@@ -43,23 +45,24 @@ class Entry:
     group   the KV cache group's number
     hash    vLLM's
     block   its block number; 0: it is not on the device
-    place   how many blocks are before it
-    parent  an entry of the block before it, of this group or another; None if it is first, or if
-            that block is not cached
-    tokens  its tokens, as the library has them
+    place   how many blocks of its group are before it
+    span    how many spans are before its own
+    parent  an entry of the span before it, of this group or another; None if it is first, or if
+            that one is not cached
+    tokens  its span's tokens, as the library has them
     keys    what else its content depends on
     levels     1 << level for each level on which it is
     is_shared  True if the content may be in another block
     kept    False if vLLM would not keep it (vllm_retention.py): then it is in no answer
     """
 
-    __slots__ = ("number", "group", "hash", "block", "place", "parent", "tokens", "keys", "levels",
-                 "is_shared", "kept")
+    __slots__ = ("number", "group", "hash", "block", "place", "span", "parent", "tokens", "keys",
+                 "levels", "is_shared", "kept")
 
-    def __init__(self, number: int, group: int, hash_: Any, block: int, place: int,
+    def __init__(self, number: int, group: int, hash_: Any, block: int, place: int, span: int,
                  parent: "Optional[Entry]", tokens: Tokens, keys: List[Key]):
         self.number, self.group, self.hash = number, group, hash_
-        self.block, self.place = block, place
+        self.block, self.place, self.span = block, place, span
         self.parent, self.tokens, self.keys = parent, tokens, keys
         self.levels = _ON_DEVICE
         self.is_shared = False
@@ -71,20 +74,21 @@ class Entry:
         return self.group, self.hash
 
     def chain(self) -> "List[Entry]":
-        """The entries from the first block to this one; none if one between is not cached."""
+        """Entries of the spans from the first to this one; none if one between is not cached."""
         found: List[Entry] = []
         at: Optional[Entry] = self
         while at is not None:
             found.append(at)
             at = at.parent
-        return found[::-1] if len(found) == self.place + 1 else []
+        return found[::-1] if len(found) == self.span + 1 else []
 
 
 class Index:
     """The cached blocks of one cache by hash.
 
     is_held     tells whether something holds an entry's block with its content
-    look_up     finds the blocks of an entry and of those before it
+    look_up     finds the blocks of an entry's group in its span and in those before it
+    parts       how many blocks of each group a span has
     on_stored   gets a group, and a request and the first and last + 1 of its blocks that are new
     on_moved    gets a name, and a level on which a block with it now is
     on_removed  gets a name, a level on which no cached block has it any more, and True if none has
@@ -92,11 +96,12 @@ class Index:
     """
 
     def __init__(self, books: Books, is_held: Callable[[Entry], bool],
-                 look_up: Callable[[Entry], List[int]],
+                 look_up: Callable[[Entry], List[int]], parts: Listed[int],
                  retention: Optional[Retention] = None):
         self._books, self._retention = books, retention
         self._is_held, self._look_up = is_held, look_up
-        self._entries: Dict[int, Dict[int, Entry]] = {}  # by number and group
+        self._parts = list(parts)
+        self._entries: Dict[int, List[Entry]] = {}  # by number
         self._by_name: Dict[Name, List[Entry]] = {}
         self._by_block: Dict[int, Entry] = {}
         self._passing: Dict[Name, Entry] = {}  # those that are not kept
@@ -138,12 +143,27 @@ class Index:
             levels |= entry.levels
         return levels
 
-    def _entry(self, number: int, group: int) -> Optional[Entry]:
-        return self._entries.get(number, {}).get(group)
+    def _of(self, number: int, group: int) -> List[Entry]:
+        """The entries of a group with a number."""
+        return [entry for entry in self._entries.get(number, ()) if entry.group == group]
+
+    def _has(self, number: int, group: int, place: int) -> bool:
+        return any(entry.group == group and entry.place == place
+                   for entry in self._entries.get(number, ()))
 
     def _any_of(self, number: int) -> Optional[Entry]:
         """An entry of any group with a number."""
-        return next(iter(self._entries.get(number, {}).values()), None)
+        found = self._entries.get(number)
+        return found[0] if found else None
+
+    def _places(self, group: int, begin: int, end: int) -> range:
+        """The places of a group's blocks in the spans from `begin` to `end`."""
+        return range(begin * self._parts[group], end * self._parts[group])
+
+    def _spans_hashed(self, running: Running) -> int:
+        """How many of a request's first spans have hashes in all groups."""
+        return min([len(running.hash_list(group)) // parts
+                    for group, parts in enumerate(self._parts)])
 
     def at(self, block: int) -> Optional[Entry]:
         """The entry of a block."""
@@ -166,18 +186,22 @@ class Index:
             after.setdefault((at.parent, at.tokens.tobytes()), set()).add(at.number)
             groups.setdefault(at.number, set()).add(at.group)
         number, parent = 0, None
-        for i, (*blocks, hash_) in enumerate(zip(*tables, running.hash_list())):
+        spans = min([len(table) // parts for table, parts in zip(tables, self._parts)])
+        for i in range(min(spans, self._spans_hashed(running))):
             part = tokens[i * running.size:(i + 1) * running.size]
             numbers = after.get((number, part.tobytes()), ())
             if len(numbers) != 1:
                 return  # keys tell equal tokens apart, and events do not show them
             number = next(iter(numbers))
             for group in groups[number]:
-                block = blocks[group] or running.tables[group][i].block_id
-                if block != 0 and self._entry(number, group) is None:
-                    entry = Entry(number, group, hash_, block, i, parent, part, running.keys)
-                    entry.is_shared = blocks[group] == 0
-                    self._add(entry)
+                for place in self._places(group, i, i + 1):
+                    found = tables[group][place]
+                    block = found or running.tables[group][place].block_id
+                    if block != 0 and not self._has(number, group, place):
+                        entry = Entry(number, group, running.hash_list(group)[place], block, place,
+                                      i, parent, part, running.keys)
+                        entry.is_shared = found == 0
+                        self._add(entry)
             parent = self._any_of(number)
 
     def sync(self) -> None:
@@ -221,35 +245,43 @@ class Index:
         self._take(changes)
         if running.last_entry is not None and running.last_entry not in self._entries:
             begin = 0  # the library may have begun again at the first block
-        hashes = running.hash_list()
-        end = min(end, len(hashes))
+        end = min(end, self._spans_hashed(running))
         new: List[List[int]] = [[] for _ in running.tables]
         for at in changes.stored:
-            i = at.place // running.size
-            if begin <= i < end and self._entry(at.number, at.group) is None and \
-                    at.number not in self._nameless:
-                block = running.tables[at.group][i].block_id
-                if block == 0:
-                    continue  # the request's window has passed it
-                made = Entry(at.number, at.group, hashes[i], block, i, self._any_of(at.parent),
-                             at.tokens, running.keys)
-                made.kept = self._keeps(running, at.group, i)
-                if self._add(made):
-                    new[at.group].append(i)
+            if begin <= at.place // running.size < end and at.number not in self._nameless:
+                new[at.group] += self._enter_stored(running, at)
         self.pass_over(changes.stored)
         for group, places in enumerate(new):
-            self._meet(running, group, begin, end, places)
+            self._meet(running, group, self._places(group, begin, end), places)
             self._tell_stored(group, running, sorted(places))
-        last = next((entry for entry in (self._first((group, hashes[end - 1]))
-                                         for group in range(len(new))) if entry is not None),
-                    None) if end > begin else None
-        running.last_entry = last.number if last is not None else -1
+        running.last_entry = -1
+        for group in range(len(new) if end > begin else 0):
+            last = self._first((group, running.hash_list(group)[end * self._parts[group] - 1]))
+            if last is not None:
+                running.last_entry = last.number
+                break
 
-    def _meet(self, running: Running, group: int, begin: int, end: int, new: List[int]) -> None:
+    def _enter_stored(self, running: Running, at: Stored) -> List[int]:
+        """Enters what was stored for a group with a request's tokens. Returns the places of the
+        blocks that are kept and have no other entry on the device."""
+        span, group, new = at.place // running.size, at.group, []
+        hashes, table = running.hash_list(group), running.tables[group]
+        for place in self._places(group, span, span + 1):
+            block = table[place].block_id
+            if block == 0 or self._has(at.number, group, place):
+                continue  # the request's window has passed it, or it is known
+            made = Entry(at.number, group, hashes[place], block, place, span,
+                         self._any_of(at.parent), at.tokens, running.keys)
+            made.kept = self._keeps(running, group, place)
+            if self._add(made):
+                new.append(place)
+        return new
+
+    def _meet(self, running: Running, group: int, places: range, new: List[int]) -> None:
         """A request has blocks of its own with contents that are cached, in them or in others.
         Appends to `new` the places of those that are kept from now on."""
-        hashes = running.hash_list()
-        for i in range(begin, end):
+        hashes = running.hash_list(group)
+        for i in places:
             name = group, hashes[i]
             entry = self._first(name) or self._passing.get(name)
             if entry is not None and not entry.kept and self._keeps(running, group, i):
@@ -258,9 +290,9 @@ class Index:
                 if self._add(entry):
                     new.append(i)
             block = running.tables[group][i].block_id
-            if entry is not None and block != 0 and entry.block != block:
-                entry.is_shared = True
-                if entry.block == 0:  # it was in host memory, and the request computed it anew
+            if entry is not None and entry.block != block:
+                entry.is_shared = True  # also if the request's window has passed a block of its own
+                if entry.block == 0 and block != 0:  # it was in host memory, and the request computed it anew
                     entry.block = block
                     self._by_block[block] = entry
 
@@ -270,16 +302,16 @@ class Index:
     def _settle(self, entry: Optional[Entry]) -> Optional[Entry]:
         """The entry with its block made right. The library caches each content once. If another
         request has the content in a block of its own, the library may take that one, once the
-        entry's is not held. It does not tell; a lookup does, unless no other block is free: then
-        None."""
+        entry's is not held. It does not tell; a lookup does, unless no other block is free, or a
+        window shows the block to nothing that comes after its span: then None."""
         if entry is None or not entry.is_shared or self._is_held(entry):
             return entry
         blocks = self._look_up(entry)
-        if not blocks:
+        if not blocks or blocks[entry.place] == 0:
             return None
         if self._by_block.get(entry.block) is entry:
             del self._by_block[entry.block]
-        entry.block = blocks[-1]
+        entry.block = blocks[entry.place]
         self._by_block[entry.block] = entry
         return entry
 
@@ -300,12 +332,10 @@ class Index:
             if self.on_cleared is not None:
                 self.on_cleared()
         for at in changes.stored:
-            entry = self._entry(at.number, at.group)
-            if entry is not None:
+            for entry in self._of(at.number, at.group):
                 self._arrive(entry, at.level)
         for number, group, level in changes.removed:
-            entry = self._entry(number, group)
-            if entry is not None:
+            for entry in self._of(number, group):
                 self._remove(entry, level)
 
     def _arrive(self, entry: Entry, level: int) -> None:
@@ -316,7 +346,7 @@ class Index:
 
     def _add(self, entry: Entry) -> bool:
         """Adds an entry. True: it is kept, and no other one on the device has its name."""
-        self._entries.setdefault(entry.number, {})[entry.group] = entry
+        self._entries.setdefault(entry.number, []).append(entry)
         self._by_block[entry.block] = entry
         if not entry.kept and entry.name not in self._by_name:
             self._passing.setdefault(entry.name, entry)
@@ -339,7 +369,7 @@ class Index:
 
     def _drop(self, entry: Entry) -> None:
         same_number = self._entries[entry.number]
-        del same_number[entry.group]
+        same_number.remove(entry)
         if not same_number:
             del self._entries[entry.number]
         if not entry.kept:

@@ -121,11 +121,6 @@ class BlockPool:
         if self.events is not None:
             self.index()
 
-    @property
-    def knows_hashes(self) -> bool:
-        """True if cached blocks can be known by hash."""
-        return self.table.books.tells or not self.enable_caching
-
     def get_num_free_blocks(self) -> int:
         """Blocks that a request could take, cached ones included."""
         return self.table.free_count()
@@ -137,11 +132,7 @@ class BlockPool:
     # Hashes.
 
     def index(self) -> Index:
-        """The cached blocks by hash, up to date. It is kept from the first call on. Errors:
-        UnsupportedError if the groups' blocks have different numbers of tokens."""
-        if not self.knows_hashes:
-            raise UnsupportedError("blocks are not known by hash where the blocks of KV cache "
-                                   "groups have different numbers of tokens")
+        """The cached blocks by hash, up to date. It is kept from the first call on."""
         index = self.table.index
         if index is None:
             index = self.table.start_index(self._is_held)
@@ -168,18 +159,17 @@ class BlockPool:
         ids = {block_id for block_id in block_ids if block_id != 0}
         if ids and max(ids) >= self.num_gpu_blocks:
             raise ValueError(f"there is no block {max(ids)}")
-        index = self.index() if self.knows_hashes else None
+        index = self.index()
         held = {block.block_id for running in self._holders() for block in running.held()}
         can_forget = self.table.books.can_forget
         for block_id in ids - held:
-            is_cached = index is None or index.at(block_id) is not None
+            is_cached = index.at(block_id) is not None
             if self.pins.holds(block_id) or (is_cached and not can_forget):
                 raise UnsupportedError(f"block {block_id} cannot be evicted: no request holds it")
         for running in self._holders():
             bad = self.table.make_bad(running, ids)
             for block_id in bad:
-                if index is not None:
-                    index.forget(block_id)
+                index.forget(block_id)
         for block_id in ids - held if can_forget else ():
             self.pins.forget(block_id)
 
@@ -235,8 +225,7 @@ class BlockPool:
     def touch(self, blocks: Iterable[KVCacheBlock]) -> None:
         """Holds blocks that are held or cached, until free_blocks returns each of them; and, as
         long, the blocks before them. Errors: UnsupportedError if a block is neither."""
-        if self.knows_hashes:
-            self.index()
+        self.index()
         self.pins.add(blocks, list(self._holders()))
 
     def get_new_blocks(self, num_blocks: int) -> List[KVCacheBlock]:

@@ -450,7 +450,9 @@ class Table:
         """Keeps the cached blocks by hash from now on. Those of running requests are entered."""
         self.name_due()
         stored = self.books.changes().stored
-        self.index = Index(self.books, is_held, self._blocks_of, self.retention)
+        span, sizes = self.books.block_size, self.books.sizes
+        self.index = Index(self.books, is_held, self._blocks_of,
+                           [span // size if size else 1 for size in sizes], self.retention)
         self.books.on_evicted, self.books.on_restored = self.index.evicted, self.index.restored
         for running in self.running.values():
             if running.due != 0:
@@ -462,8 +464,7 @@ class Table:
         return self.index
 
     def _blocks_of(self, entry: Entry) -> List[int]:
-        """The blocks of an entry's group that a lookup finds for its tokens and those before
-        them."""
+        """The blocks of an entry's group that a lookup finds for its span and those before it."""
         chain = entry.chain()
         if not chain:
             return []

@@ -4,6 +4,7 @@
 vllm_hybrid_other.py plays the same requests through vLLM's own manager as well.
 """
 
+import hashlib
 import math
 import random
 import types
@@ -54,6 +55,59 @@ def fixed_group(name, **fields):
     return types.SimpleNamespace(kv_cache_spec=kind(**fields))
 
 
+class Hashed(Request):
+    """A request with vLLM's hashes, each of the tokens up to the end of a block of SIZE."""
+
+    @property
+    def block_hashes(self):
+        return [hash_of(self.all_token_ids[:end])
+                for end in range(SIZE, self.num_tokens + 1, SIZE)]
+
+
+def hash_of(tokens):
+    return hashlib.sha256(repr(tokens).encode()).digest()
+
+
+def make_hashed(name, tokens):
+    request = Hashed(name, list(tokens))
+    request.num_in_flight_tokens = 0
+    return request
+
+
+class ByHash(Engine):
+    """An engine that looks blocks up by hash, too: each must hold that content."""
+
+    def __init__(self, *options):
+        super().__init__(*options)
+        self.found, self.checks = 0, 0
+        self.known = {}  # tokens by their hash
+
+    def check(self):
+        super().check()
+        self.checks += 1
+        if self.checks % 8 != 0:
+            return
+        for request in self.running.values():
+            tokens = request.tokens
+            self.known.update((hash_of(tokens[:end]), tuple(tokens[:end]))
+                              for end in range(SIZE, len(tokens) + 1, SIZE))
+        for hash_, tokens in self.known.items():
+            numbers, number = [], 0
+            for token in tokens:
+                number = self.prefixes.get((number, token))
+                numbers.append(number)
+            for group, size in enumerate(self.sizes):
+                blocks = self.manager.block_pool.get_cached_block(hash_, [group])
+                if blocks is not None:
+                    self.check_block(group, size, blocks[0].block_id, numbers)
+
+    def check_block(self, group, size, block, numbers):
+        self.found += 1
+        self.case.assertEqual(len(numbers) % size, 0)
+        for slot, number in enumerate(numbers[-size:]):
+            self.case.assertEqual(self.memory.get((block, slot)), (group, number))
+
+
 class WithStates(Engine):
     """An engine whose manager has two more groups: states, which stay where they are."""
 
@@ -89,6 +143,21 @@ class Hybrid(unittest.TestCase):
         for seed in range(12):
             with self.subTest(seed=seed):
                 self.play(seed, 2000, 200)
+
+    def test_blocks_are_found_by_their_hashes(self):
+        for seed in range(200, 400):
+            with self.subTest(seed=seed):
+                rng = random.Random(seed)
+                windows, most = [None, *groups(rng)], rng.randrange(3)
+                each = [SIZE * rng.choice((1, 2, 3)) if seed % 3 else SIZE for _ in windows]
+                manager = vllm.KVCacheManager(config(400, windows, each), 512, math.lcm(*each), SIZE,
+                                              enable_kv_cache_events=seed % 2 == 0)
+                self.assertEqual(len(manager.block_pool.cached_block_hash_to_block), 0)
+                engine = ByHash(self, manager, make_hashed, windows, each, 400, most)
+                Script(seed, most).play([engine], 150)
+                manager._cache.check()
+                self.assertGreater(engine.found, 0)
+                manager.close()
 
     def test_every_token_finds_what_it_sees_in_a_small_pool(self):
         refused = 0

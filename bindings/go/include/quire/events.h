@@ -15,6 +15,10 @@
  * the store if a block before it is nowhere: it is removed then, and stored again once a load
  * brings it, or it is computed and the store turns out to have it.
  *
+ * Where groups have block_tokens of their own (quire_cache_desc.block_tokens), a block here is a
+ * span, which is cached as one: the group's blocks of these tokens. It is stored for a group that
+ * has all of them, and removed once one is gone.
+ *
  * Two blocks with equal tokens may follow the same block for a while, after a step was dropped or
  * aborted in part: a sequence then finds what follows one of them.
  *
@@ -69,7 +73,7 @@ typedef struct quire_cache_event {
     uint32_t group;     /* a block is stored and removed once per group and level that hold it */
     uint32_t level;     /* where it lies, or lay: QUIRE_LEVEL_* */
     uint32_t position;  /* of a stored block: the place of its first token */
-    uint32_t token_count;  /* of a stored block: block_tokens */
+    uint32_t token_count;  /* of a stored block: block_tokens, or a span */
     uint32_t token_offset; /* into the token array */
     uint32_t reserved;     /* 0 */
 } quire_cache_event;
@@ -98,7 +102,7 @@ typedef struct quire_events_info {
  *          QUIRE_CACHE_HOST_PREFIXES two.
  * tokens   [token_capacity] the tokens of stored blocks whose namespace has
  *          QUIRE_NAMESPACE_EVENT_TOKENS, or for the default namespace QUIRE_CACHE_EVENT_TOKENS. At
- *          least block_tokens, if the cache ever had one of these; else may be NULL.
+ *          least those of a block, if the cache ever had one of these; else may be NULL.
  * Errors   QUIRE_E_ARG          an array is shorter than that; nothing changed.
  *          QUIRE_E_UNSUPPORTED  the cache was created without QUIRE_CACHE_EVENTS, or follows a
  *                               leader.
