@@ -247,9 +247,10 @@ class Index:
             begin = 0  # the library may have begun again at the first block
         end = min(end, self._spans_hashed(running))
         new: List[List[int]] = [[] for _ in running.tables]
+        older = {at.number for at in changes.stored if at.number in self._entries}
         for at in changes.stored:
             if begin <= at.place // running.size < end and at.number not in self._nameless:
-                new[at.group] += self._enter_stored(running, at)
+                new[at.group] += self._enter_stored(running, at, at.number in older)
         self.pass_over(changes.stored)
         for group, places in enumerate(new):
             self._meet(running, group, self._places(group, begin, end), places)
@@ -261,9 +262,10 @@ class Index:
                 running.last_entry = last.number
                 break
 
-    def _enter_stored(self, running: Running, at: Stored) -> List[int]:
+    def _enter_stored(self, running: Running, at: Stored, is_older: bool) -> List[int]:
         """Enters what was stored for a group with a request's tokens. Returns the places of the
-        blocks that are kept and have no other entry on the device."""
+        blocks that are kept and have no other entry on the device. is_older: others may have left
+        some of the group's blocks there."""
         span, group, new = at.place // running.size, at.group, []
         hashes, table = running.hash_list(group), running.tables[group]
         for place in self._places(group, span, span + 1):
@@ -272,6 +274,7 @@ class Index:
                 continue  # the request's window has passed it, or it is known
             made = Entry(at.number, group, hashes[place], block, place, span,
                          self._any_of(at.parent), at.tokens, running.keys)
+            made.is_shared = is_older and self._parts[group] > 1
             made.kept = self._keeps(running, group, place)
             if self._add(made):
                 new.append(place)
@@ -290,11 +293,19 @@ class Index:
                 if self._add(entry):
                     new.append(i)
             block = running.tables[group][i].block_id
-            if entry is not None and entry.block != block:
-                entry.is_shared = True  # also if the request's window has passed a block of its own
-                if entry.block == 0 and block != 0:  # it was in host memory, and the request computed it anew
-                    entry.block = block
-                    self._by_block[block] = entry
+            passing = self._passing.get(name)
+            # Several spans may begin with this block's tokens.
+            for entry in [*self._by_name.get(name, ()), *([passing] if passing else ())]:
+                self._share(entry, block)
+
+    def _share(self, entry: Entry, block: int) -> None:
+        """A request had the content of an entry in a block; 0: its window has passed that."""
+        if entry.block == block:
+            return
+        entry.is_shared = True
+        if entry.block == 0 and block != 0:  # it was in host memory, and the request computed it
+            entry.block = block
+            self._by_block[block] = entry
 
     def _keeps(self, running: Running, group: int, place: int) -> bool:
         return self._retention is None or self._retention.keeps(running.request, group, place)
