@@ -82,26 +82,29 @@ quire_status quire_handover_receive(quire_cache *cache, const quire_handover_rec
                                  QUIRE_TRY(read(full.seq, &seq));
                                  QUIRE_TRY(read_keys(seq, keys));
                              }
-                             return core.begin_receive(identity_of(full), seq, keys, out);
+                             if (full.token_count != 0)
+                                 QUIRE_TRY(need(full.tokens, "desc.tokens is NULL"));
+                             return core.begin_receive(identity_of(full), full, seq, keys, out);
                          });
 }
 
 quire_status quire_handover_write(quire_cache *cache, quire_handover handover, const void *bytes,
                                   uint64_t size_bytes, uint64_t *used,
                                   quire_handover_progress *progress, quire_error *error) {
-    return changing_call("handover_write", cache, error, [&](Cache &core, quire_error *) -> Status {
-        QUIRE_TRY(need(used, "used is NULL"));
-        if (size_bytes != 0) QUIRE_TRY(need(bytes, "bytes is NULL"));
-        QUIRE_TRY(check_progress(progress));
-        quire_handover_progress full{};
-        uint64_t taken = 0;
-        bool short_of_blocks = false;
-        QUIRE_TRY(core.write_handover(handover, static_cast<const uint8_t *>(bytes), size_bytes,
-                                      &taken, &short_of_blocks, &full));
-        *used = taken;
-        tell(full, progress);
-        return short_of_blocks ? Status{QUIRE_S_NO_BLOCKS, nullptr, 0, 0} : Status{};
-    });
+    return changing_call(
+        "handover_write", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+            QUIRE_TRY(need(used, "used is NULL"));
+            if (size_bytes != 0) QUIRE_TRY(need(bytes, "bytes is NULL"));
+            QUIRE_TRY(check_progress(progress));
+            quire_handover_progress full{};
+            uint64_t taken = 0;
+            bool short_of_blocks = false;
+            QUIRE_TRY(core.write_handover(handover, static_cast<const uint8_t *>(bytes), size_bytes,
+                                          &taken, &short_of_blocks, &full, sink));
+            *used = taken;
+            tell(full, progress);
+            return short_of_blocks ? Status{QUIRE_S_NO_BLOCKS, nullptr, 0, 0} : Status{};
+        });
 }
 
 quire_status quire_handover_end(quire_cache *cache, quire_handover handover, quire_error *error) {

@@ -311,8 +311,9 @@ quire_status import_sequence(const char *function, quire_cache *cache,
     });
     if (status != QUIRE_OK) return status;
     bool short_of_blocks = false;
-    status = changing_call(function, cache, error, [&](Cache &, quire_error *) -> Status {
-        QUIRE_TRY(import->begin(request.seq, request.keys, &short_of_blocks));
+    status = changing_call(function, cache, error, [&](Cache &core, quire_error *sink) -> Status {
+        QUIRE_TRY(
+            core.begin_import(import.get(), request.seq, request.keys, &short_of_blocks, sink));
         return short_of_blocks ? Status{QUIRE_S_NO_BLOCKS, nullptr, 0, 0} : Status{};
     });
     if (status != QUIRE_OK) return status;

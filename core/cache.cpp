@@ -284,10 +284,16 @@ Status Cache::begin_send(uint64_t seq, const SessionIdentity &as,
                                  error);
 }
 
-Status Cache::begin_receive(const SessionIdentity &as, const quire_seq_desc &desc,
-                            const quire_key *keys, uint64_t *out) {
+Status Cache::begin_import(SessionImport *import, const quire_seq_desc &desc, const quire_key *keys,
+                           bool *short_of_blocks, quire_error *error) {
+    QUIRE_TRY(poll(error));  // blocks that steps touched until now can give way
+    return import->begin(desc, keys, short_of_blocks);
+}
+
+Status Cache::begin_receive(const SessionIdentity &as, const quire_handover_receive_desc &desc,
+                            const quire_seq_desc &seq, const quire_key *keys, uint64_t *out) {
     QUIRE_TRY(check_sessions());
-    return parts_.handovers.receive(as, desc, keys, out);
+    return parts_.handovers.receive(as, desc, seq, keys, out);
 }
 
 Status Cache::send_layers(uint64_t handover, uint64_t step, uint32_t first, uint32_t count,
@@ -313,9 +319,10 @@ Status Cache::read_handover(uint64_t handover, uint8_t *to, uint64_t capacity, u
 
 Status Cache::write_handover(uint64_t handover, const uint8_t *bytes, uint64_t size_bytes,
                              uint64_t *used, bool *short_of_blocks,
-                             quire_handover_progress *progress) {
+                             quire_handover_progress *progress, quire_error *error) {
     HandoverReceive *receive = nullptr;
     QUIRE_TRY(parts_.handovers.find_receive(handover, &receive));
+    QUIRE_TRY(poll(error));  // blocks that steps touched until now can give way
     QUIRE_TRY(receive->write(bytes, size_bytes, used, short_of_blocks));
     receive->tell(progress);
     return Status{};

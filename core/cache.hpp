@@ -181,19 +181,23 @@ class Cache {
     Status begin_export(uint64_t seq, const SessionIdentity &as, SessionExport *e, Awaited *awaited,
                         quire_error *error);
     SessionImport make_import() { return SessionImport(&parts_.books, &parts_.sequences); }
+    // As SessionImport::begin().
+    Status begin_import(SessionImport *import, const quire_seq_desc &desc, const quire_key *keys,
+                        bool *short_of_blocks, quire_error *error);
     const Geometry &geometry() const { return parts_.books.geometry; }
 
     // Hand-overs.
     Status begin_send(uint64_t seq, const SessionIdentity &as, const quire_handover_send_desc &desc,
                       uint64_t *out, quire_error *error);
-    Status begin_receive(const SessionIdentity &as, const quire_seq_desc &desc,
-                         const quire_key *keys, uint64_t *out);
+    Status begin_receive(const SessionIdentity &as, const quire_handover_receive_desc &desc,
+                         const quire_seq_desc &seq, const quire_key *keys, uint64_t *out);
     Status send_layers(uint64_t handover, uint64_t step, uint32_t first, uint32_t count,
                        quire_error *error);
     Status read_handover(uint64_t handover, uint8_t *to, uint64_t capacity, uint64_t *size_bytes,
                          quire_handover_progress *progress, quire_error *error);
     Status write_handover(uint64_t handover, const uint8_t *bytes, uint64_t size_bytes,
-                          uint64_t *used, bool *short_of_blocks, quire_handover_progress *progress);
+                          uint64_t *used, bool *short_of_blocks, quire_handover_progress *progress,
+                          quire_error *error);
     Status end_handover(uint64_t handover) { return parts_.handovers.end(handover); }
 
     // A tier below the cache. OK if it may have one with such a store.

@@ -209,11 +209,14 @@ type Receiver struct {
 }
 
 // Receive begins to receive a sequence, which counts as one from now on. The identity, and the
-// options' Keys and CrossTokens, must be those of the sent one. ErrLimit: 4,096 hand-overs go on,
-// or as for NewSequence. ErrUnsupported: the cache has no memory, or leads or follows others.
-func (c *Cache) Receive(as SessionIdentity, options SequenceOptions) (*Receiver, error) {
+// options' Keys and CrossTokens, must be those of the sent one; so must the tokens, the prompt,
+// unless they are nil. ErrLimit: 4,096 hand-overs go on, or as for NewSequence. ErrUnsupported: the
+// cache has no memory, or leads or follows others.
+func (c *Cache) Receive(as SessionIdentity, tokens []uint32,
+	options SequenceOptions) (*Receiver, error) {
 	var a arena
 	defer a.free()
+	var n counts
 	seq, err := options.describe(c, &a)
 	if err != nil {
 		return nil, err
@@ -222,6 +225,11 @@ func (c *Cache) Receive(as SessionIdentity, options SequenceOptions) (*Receiver,
 	*desc = C.quire_handover_receive_desc{
 		struct_size: C.sizeof_quire_handover_receive_desc,
 		seq:         seq,
+		tokens:      a.uint32s(tokens),
+		token_count: n.u32("the length of tokens", len(tokens)),
+	}
+	if n.err != nil {
+		return nil, n.err
 	}
 	as.write(&desc.fingerprint, &desc.name_space)
 	receiver := &Receiver{handover: handover{cache: c}}
@@ -239,8 +247,8 @@ func (c *Cache) Receive(as SessionIdentity, options SequenceOptions) (*Receiver,
 // where the progress is Short, because the host tier lacks blocks now: give the rest again later,
 // or end the hand-over. It never waits.
 //
-// ErrArg: the bytes are damaged, cut, or of another model, tenant or cache. The hand-over gave back
-// all that it held, and stays failed: End it.
+// ErrArg: the bytes are damaged, cut, or of another model, tenant, prompt or cache. The hand-over
+// gave back all that it held, and stays failed: End it.
 func (r *Receiver) Take(content []byte) (int, HandoverProgress, error) {
 	var used C.uint64_t
 	raw := C.quire_handover_progress{struct_size: C.sizeof_quire_handover_progress}

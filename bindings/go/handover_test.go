@@ -101,7 +101,7 @@ func (s *served) sender(sequence Sequence, options SendOptions) *Sender {
 
 func (s *served) receiver() *Receiver {
 	s.Helper()
-	receiver, err := s.cache.Receive(who, SequenceOptions{})
+	receiver, err := s.cache.Receive(who, nil, SequenceOptions{})
 	must(s.T, err)
 	return receiver
 }
@@ -343,17 +343,20 @@ func TestReceiversThatFailStayFailed(t *testing.T) {
 	to.unharmed()
 	for name, receive := range map[string]func() (*Receiver, error){
 		"model": func() (*Receiver, error) {
-			return to.cache.Receive(SessionIdentity{NameSpace: who.NameSpace}, SequenceOptions{})
+			return to.cache.Receive(SessionIdentity{NameSpace: who.NameSpace}, nil, SequenceOptions{})
 		},
 		"tenant": func() (*Receiver, error) {
-			return to.cache.Receive(SessionIdentity{Fingerprint: who.Fingerprint}, SequenceOptions{})
+			return to.cache.Receive(SessionIdentity{Fingerprint: who.Fingerprint}, nil, SequenceOptions{})
+		},
+		"prompt": func() (*Receiver, error) {
+			return to.cache.Receive(who, []uint32{7}, SequenceOptions{})
 		},
 		"keys": func() (*Receiver, error) {
-			return to.cache.Receive(who, SequenceOptions{
+			return to.cache.Receive(who, nil, SequenceOptions{
 				Keys: []Key{{Type: SaltKey, Content: []byte("salt")}}})
 		},
 		"geometry": func() (*Receiver, error) {
-			return serveWith(t, 4096).cache.Receive(who, SequenceOptions{})
+			return serveWith(t, 4096).cache.Receive(who, nil, SequenceOptions{})
 		},
 	} {
 		receiver, err := receive()
@@ -471,9 +474,9 @@ func TestHandoversThatCannotBeginAreRefused(t *testing.T) {
 	refused(t, err, ErrStale)
 	must(t, sender.End())
 	b := keepBooks(t, CacheOptions{})
-	refused(t, second(b.cache.Receive(who, SequenceOptions{})), ErrUnsupported)
+	refused(t, second(b.cache.Receive(who, nil, SequenceOptions{})), ErrUnsupported)
 	refused(t, second(b.sequence().Send(who, SendOptions{Tokens: count(3)})), ErrUnsupported)
-	refused(t, second(s.cache.Receive(who, SequenceOptions{Priority: 1 << 40})), ErrArg)
+	refused(t, second(s.cache.Receive(who, nil, SequenceOptions{Priority: 1 << 40})), ErrArg)
 	must(t, other.End(true))
 }
 
@@ -488,9 +491,9 @@ func TestHandoversKeepTenantsAndKeys(t *testing.T) {
 	sequence, err := from.cache.NewSequence(SequenceOptions{Namespace: theirs, Keys: keys})
 	must(t, err)
 	from.compute(sequence, count(promptSize), 1, nil)
-	_, err = to.cache.Receive(who, SequenceOptions{Namespace: theirs, Keys: keys})
+	_, err = to.cache.Receive(who, nil, SequenceOptions{Namespace: theirs, Keys: keys})
 	refused(t, err, ErrStale)
-	receiver, err := to.cache.Receive(who, SequenceOptions{Namespace: ours, Keys: keys})
+	receiver, err := to.cache.Receive(who, nil, SequenceOptions{Namespace: ours, Keys: keys})
 	must(t, err)
 	refused(t, ours.Close(), ErrBusy)
 	sender := from.sender(sequence, SendOptions{})
@@ -535,7 +538,7 @@ func TestHandoversThatAreGoneAreStale(t *testing.T) {
 	must(t, err)
 	s, err := sequence.Send(who, SendOptions{Tokens: count(3)})
 	must(t, err)
-	r, err := cache.Receive(who, SequenceOptions{})
+	r, err := cache.Receive(who, nil, SequenceOptions{})
 	must(t, err)
 	// Each end refuses what only the other one does.
 	refused(t, second((&Receiver{handover: s.handover}).Write([]byte{1})), ErrArg)

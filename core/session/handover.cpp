@@ -43,14 +43,14 @@ Status Handovers::send(uint64_t seq, const SessionIdentity &as, const quire_toke
     return add(std::move(made), out);
 }
 
-Status Handovers::receive(const SessionIdentity &as, const quire_seq_desc &desc,
-                          const quire_key *keys, uint64_t *out) {
+Status Handovers::receive(const SessionIdentity &as, const quire_handover_receive_desc &desc,
+                          const quire_seq_desc &seq, const quire_key *keys, uint64_t *out) {
     sweep();
     std::unique_ptr<Handover> made;
     QUIRE_TRY(make(&made));
     made->receive.reset(new (std::nothrow) HandoverReceive(&books_, &sequences_));
     if (made->receive == nullptr) return no_host_memory();
-    QUIRE_TRY(made->receive->begin(as, desc, keys));
+    QUIRE_TRY(made->receive->begin(as, desc, seq, keys));
     HandoverReceive *begun = made->receive.get();
     Status added = add(std::move(made), out);
     if (!added.ok()) begun->end();

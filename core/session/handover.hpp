@@ -32,8 +32,8 @@ class Handovers {
 
     Status send(uint64_t seq, const SessionIdentity &as, const quire_token *tokens,
                 uint32_t token_count, uint64_t staging_bytes, uint64_t *out, quire_error *error);
-    Status receive(const SessionIdentity &as, const quire_seq_desc &desc, const quire_key *keys,
-                   uint64_t *out);
+    Status receive(const SessionIdentity &as, const quire_handover_receive_desc &desc,
+                   const quire_seq_desc &seq, const quire_key *keys, uint64_t *out);
     Status find_send(uint64_t handle, HandoverSend **out) const;
     Status find_receive(uint64_t handle, HandoverReceive **out) const;
     Status end(uint64_t handle);

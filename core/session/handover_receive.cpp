@@ -13,11 +13,15 @@ constexpr uint64_t kBeginBytes = sizeof(HandoverTail);  // of a part, or all of 
 
 }  // namespace
 
-Status HandoverReceive::begin(const SessionIdentity &as, const quire_seq_desc &desc,
-                              const quire_key *keys) {
+Status HandoverReceive::begin(const SessionIdentity &as, const quire_handover_receive_desc &desc,
+                              const quire_seq_desc &seq, const quire_key *keys) {
     as_ = as;
+    if (!expected_.create(desc.token_count)) return no_host_memory();
+    if (desc.token_count != 0)
+        std::memcpy(expected_.data(), desc.tokens,
+                    uint64_t{desc.token_count} * sizeof *desc.tokens);
     QUIRE_TRY(expect(Next::header, sizeof(SessionHeader)));
-    QUIRE_TRY(import_.create(desc, keys));
+    QUIRE_TRY(import_.create(seq, keys));
     is_held_ = true;
     return Status{};
 }
@@ -88,12 +92,8 @@ Status HandoverReceive::take(bool *short_of_blocks) {
         case Next::blocks:
             QUIRE_TRY(import_.take(short_of_blocks));
             return *short_of_blocks ? Status{} : expect(Next::part_begin, kBeginBytes);
-        case Next::part_begin: {
-            uint64_t magic = 0;
-            std::memcpy(&magic, bytes_.data(), sizeof magic);
-            if (magic == kHandoverTailMagic) return take_tail();
-            return extend(Next::part_header, sizeof(CanonicalHeader));
-        }
+        case Next::part_begin:
+            return take_part_begin();
         case Next::part_header:
             return take_part_header();
         case Next::part:
@@ -129,17 +129,42 @@ Status HandoverReceive::take_head() {
     SessionHead &head = import_.head();
     QUIRE_TRY(head.check(books_.geometry));
     QUIRE_TRY(import_.check_identity(as_));
+    QUIRE_TRY(check_tokens());
     if (!cells_.create(books_.geometry, head)) return no_host_memory();
     counted_bytes_ = head.size_bytes();
     return expect(Next::blocks, 0);
+}
+
+Status HandoverReceive::check_tokens() const {
+    const SessionHead &head = import_.head();
+    const uint64_t known = head.header().known;
+    if (expected_.size() == 0) return Status{};
+    if (known != expected_.size()) {
+        return fail(QUIRE_E_ARG, "foreign hand-over: it is of {} tokens, not of {}", known,
+                    expected_.size());
+    }
+    uint64_t same = 0;
+    while (same < known && head.tokens()[same] == expected_[same]) ++same;
+    if (same == known) return Status{};
+    return fail(QUIRE_E_ARG, "foreign hand-over: it has another token at place {}", same);
+}
+
+// A part, or the tail. What is neither is refused before it is waited for.
+Status HandoverReceive::take_part_begin() {
+    uint64_t magic = 0;
+    std::memcpy(&magic, bytes_.data(), sizeof magic);
+    if (magic == kHandoverTailMagic) return take_tail();
+    if (magic != kCanonicalMagic)
+        return fail(QUIRE_E_ARG, "damaged hand-over: part {} does not begin as a block", parts_);
+    return extend(Next::part_header, sizeof(CanonicalHeader));
 }
 
 // Which cells the part holds, and that it has their size.
 Status HandoverReceive::take_part_header() {
     CanonicalHeader h;
     std::memcpy(&h, bytes_.data(), sizeof h);
-    if (h.magic != kCanonicalMagic || h.version != kCanonicalVersion)
-        return fail(QUIRE_E_ARG, "damaged hand-over: part {} does not begin as a block", parts_);
+    if (h.version != kCanonicalVersion)
+        return fail(QUIRE_E_ARG, "damaged hand-over: part {} is of version {}", parts_, h.version);
     const Geometry &geometry = books_.geometry;
     if (h.group >= geometry.group_count)
         return fail(QUIRE_E_ARG, "damaged hand-over: part {} is of group {}", parts_, h.group);

@@ -21,13 +21,15 @@ class HandoverReceive {
     HandoverReceive(CacheBooks *books, Sequences *sequences)
         : books_(*books),
           import_(books, sequences, kHandoverMagic),
+          expected_(&books->host),
           cells_(&books->host),
           bytes_(&books->host) {}
     HandoverReceive(const HandoverReceive &) = delete;
     HandoverReceive &operator=(const HandoverReceive &) = delete;
 
-    // keys: [desc.key_count].
-    Status begin(const SessionIdentity &as, const quire_seq_desc &desc, const quire_key *keys);
+    // keys: [seq.key_count].
+    Status begin(const SessionIdentity &as, const quire_handover_receive_desc &desc,
+                 const quire_seq_desc &seq, const quire_key *keys);
     // Takes the next bytes, up to the end of the hand-over. *used: how many of them.
     // *short_of_blocks: the host tier is too small now; nothing after the head was taken.
     Status write(const uint8_t *bytes, uint64_t size_bytes, uint64_t *used, bool *short_of_blocks);
@@ -55,6 +57,8 @@ class HandoverReceive {
     Status extend(Next next, uint64_t size_bytes);
     Status take_header();
     Status take_head();
+    Status check_tokens() const;
+    Status take_part_begin();
     Status take_part_header();
     Status take_part();
     Status take_tail();
@@ -63,6 +67,7 @@ class HandoverReceive {
     CacheBooks &books_;
     SessionImport import_;
     SessionIdentity as_{};
+    Array<quire_token> expected_;  // empty: any tokens
     HandoverCells cells_;
     HandoverPart part_{};
     Status failure_;

@@ -16,7 +16,7 @@ Status SessionImport::check_identity(const SessionIdentity &as) const {
     return Status{};
 }
 
-// Cached blocks give way, but not if that would not be enough.
+// Cached blocks that no step touches give way, but not if that would not be enough.
 bool SessionImport::make_room() {
     uint32_t needed[kMaxGroups] = {};
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
@@ -24,7 +24,7 @@ bool SessionImport::make_room() {
         const BlockPool *host = books_.journal.host_pool(g);
         needed[g] = books_.geometry.groups[g].held_entries(group.length, group.null_front);
         uint64_t room = 0;
-        if (host != nullptr) room = uint64_t{host->idle_count()} + host->cached_count();
+        if (host != nullptr) room = host->available(books_.timeline.oldest());
         if (needed[g] > room) return false;
     }
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {

@@ -224,6 +224,8 @@ TEST(Handover, a_flipped_byte_anywhere_is_refused) {
         bytes[at] ^= 0x10;
         Receiver receiver(to.get());
         const quire_status status = receiver.write(bytes, 4000);
+        const bool is_magic = at >= sample.ends[0] && at < sample.ends[0] + 8;
+        EXPECT_TRUE(!is_magic || status == QUIRE_E_ARG);
         // A header that claims more bytes waits for them.
         if (status == QUIRE_OK) {
             EXPECT_EQ(receiver.seq(), 0u);
@@ -291,6 +293,12 @@ TEST(Handover, foreign_ones_are_refused_before_k_and_v) {
     const Bytes head(sample.bytes.begin(),
                      sample.bytes.begin() + static_cast<long>(sample.ends[0]));
     auto to = make(kWhole), f16 = make(kWhole, {QUIRE_DTYPE_F16, QUIRE_SCALE_NONE, {}, 0.0f});
+    Tokens tokens = sample.tokens;
+    tokens[3] ^= 1;
+    auto other_token = receive_desc(), longer = receive_desc();
+    other_token.tokens = longer.tokens = tokens.data();
+    other_token.token_count = static_cast<uint32_t>(tokens.size());
+    longer.token_count = other_token.token_count - 1;
     auto other_model = receive_desc(), other_tenant = receive_desc(), keyed = receive_desc();
     other_model.fingerprint[0] = 8;
     other_tenant.name_space[0] = 1;
@@ -305,6 +313,8 @@ TEST(Handover, foreign_ones_are_refused_before_k_and_v) {
         const char *text;
     } cases[] = {{other_model, "its fingerprint is another one"},
                  {other_tenant, "another name space"},
+                 {other_token, "another token at place 3"},
+                 {longer, "tokens, not of"},
                  {keyed, "other keys"}};
     for (const auto &[desc, text] : cases) {
         Receiver receiver(to.get(), desc);
@@ -342,6 +352,24 @@ TEST(Handover, waits_for_room_in_the_host_tier) {
     ended(to.get(), receivers.front()->seq());
     ASSERT_EQ(last.write(sample.bytes), QUIRE_OK) << to->error.message;
     EXPECT_NE(last.seq(), 0u);
+}
+
+// They were moved there by the last step, which has run, though no call has noticed yet.
+TEST(Handover, cached_prefixes_of_the_host_tier_give_way) {
+    const Sample sample;
+    ShardedCache to(kWhole, 8, nullptr, described<quire_instance_desc>(),
+                    QUIRE_CACHE_HOST_PREFIXES);
+    for (uint32_t i = 0; i < 30; ++i) {
+        const quire_seq seq = created(&to);
+        Tokens known;
+        advance(&to, seq, &known, tokens_from(100 + 20 * i, 12));
+        ended(&to, seq);
+    }
+    to.sync();
+    ASSERT_GT(stats_of(&to).host_blocks_cached, 4u);
+    Receiver receiver(&to);
+    EXPECT_EQ(receiver.write(sample.bytes), QUIRE_OK) << to.error.message;
+    EXPECT_NE(receiver.seq(), 0u);
 }
 
 // A sender says so once its sequence lost blocks that were sent.

@@ -67,6 +67,11 @@ typedef struct quire_handover_receive_desc {
     /* The new sequence; NULL: zeros. Its keys and cross_tokens must be those of the sent one, in
      * the same order. */
     const quire_seq_desc *seq;
+    /* [token_count] the tokens that must be handed over, all that the sender gave; copied. NULL:
+     * any. An engine that decodes gives its prompt: the sender may have been asked another one. */
+    const quire_token *tokens;
+    uint32_t token_count;
+    uint32_t reserved0;
 } quire_handover_receive_desc;
 
 typedef struct quire_handover_progress {
@@ -146,8 +151,9 @@ QUIRE_EXPORT quire_status quire_handover_receive(quire_cache *cache,
  * progress    NULL: not wanted.
  * Returns  QUIRE_S_NO_BLOCKS    the host tier is short of blocks now. Give the rest again later,
  *                               or end the hand-over.
- * Errors   as for quire_seq_import, and QUIRE_E_ARG for a hand-over that says it is complete and is
- *          not. It gave back all that it held, and stays so: end it.
+ * Errors   as for quire_seq_import, and QUIRE_E_ARG for a hand-over of other tokens than
+ *          desc.tokens, or one that says it is complete and is not. It gave back all that it held,
+ *          and stays so: end it.
  * Time     O(size_bytes + blocks when the head is complete). */
 QUIRE_EXPORT quire_status quire_handover_write(quire_cache *cache, quire_handover handover,
                                                const void *bytes, uint64_t size_bytes,

@@ -3083,12 +3083,15 @@ pub struct quire_handover_receive_desc {
     pub fingerprint: [u8; 32usize],
     pub name_space: [u8; 32usize],
     pub seq: *const quire_seq_desc,
+    pub tokens: *const quire_token,
+    pub token_count: u32,
+    pub reserved0: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of quire_handover_receive_desc",
-    ][::core::mem::size_of::<quire_handover_receive_desc>() - 88usize];
+    ][::core::mem::size_of::<quire_handover_receive_desc>() - 104usize];
     [
         "Alignment of quire_handover_receive_desc",
     ][::core::mem::align_of::<quire_handover_receive_desc>() - 8usize];
@@ -3110,6 +3113,15 @@ const _: () = {
     [
         "Offset of field: quire_handover_receive_desc::seq",
     ][::core::mem::offset_of!(quire_handover_receive_desc, seq) - 80usize];
+    [
+        "Offset of field: quire_handover_receive_desc::tokens",
+    ][::core::mem::offset_of!(quire_handover_receive_desc, tokens) - 88usize];
+    [
+        "Offset of field: quire_handover_receive_desc::token_count",
+    ][::core::mem::offset_of!(quire_handover_receive_desc, token_count) - 96usize];
+    [
+        "Offset of field: quire_handover_receive_desc::reserved0",
+    ][::core::mem::offset_of!(quire_handover_receive_desc, reserved0) - 100usize];
 };
 impl Default for quire_handover_receive_desc {
     fn default() -> Self {

@@ -251,20 +251,25 @@ impl Read for Sender {
 
 impl Cache {
     /// Begins to receive a sequence, which counts as one from now on. The identity, and the
-    /// options' keys and `cross_tokens`, must be those of the sent one. [`ErrorKind::Limit`]: 4,096
-    /// hand-overs go on, or as for [`Cache::sequence`]. [`ErrorKind::Unsupported`]: the cache has
-    /// no memory, or leads or follows others.
+    /// options' keys and `cross_tokens`, must be those of the sent one; so must the tokens, the
+    /// prompt, unless they are `None`. [`ErrorKind::Limit`]: 4,096 hand-overs go on, or as for
+    /// [`Cache::sequence`]. [`ErrorKind::Unsupported`]: the cache has no memory, or leads or
+    /// follows others.
     pub fn receive(
         &self,
         identity: &SessionIdentity,
+        tokens: Option<&[Token]>,
         options: SequenceOptions<'_>,
     ) -> Result<Receiver> {
         let (namespace, keys) = self.scope(options.namespace, options.keys)?;
         let seq = described(&options, namespace.as_ref(), &keys)?;
+        let tokens = tokens.unwrap_or(&[]);
         let desc = desc!(quire_handover_receive_desc {
             fingerprint: identity.fingerprint,
             name_space: identity.name_space,
             seq: &seq,
+            tokens: first(tokens),
+            token_count: count("tokens", tokens.len())?,
         });
         let (cache, mut handle) = (&self.inner, 0);
         invoke!(cache.api, handover_receive(cache.pointer(), &desc, &mut handle))?;
@@ -277,7 +282,8 @@ impl Receiver {
     /// where the rest belongs to whatever comes next; and where the progress is short, because the
     /// host tier lacks blocks now: give the rest again later, or drop the receiver.
     ///
-    /// [`ErrorKind::Argument`]: the bytes are damaged, cut, or of another model, tenant or cache.
+    /// [`ErrorKind::Argument`]: the bytes are damaged, cut, or of another model, tenant, prompt or
+    /// cache.
     /// The hand-over gave back all that it held, and stays failed.
     pub fn take(&self, bytes: &[u8]) -> Result<HandoverProgress> {
         let End { cache, handle, .. } = &self.end;

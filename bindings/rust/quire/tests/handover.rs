@@ -77,7 +77,7 @@ fn sender(sequence: &Sequence, tokens: Option<&[u32]>) -> Sender {
 }
 
 fn receiver(served: &Served) -> Receiver {
-    served.cache.receive(&WHO, SequenceOptions::default()).unwrap()
+    served.cache.receive(&WHO, None, SequenceOptions::default()).unwrap()
 }
 
 /// All bytes of the hand-over of a computed sequence.
@@ -242,10 +242,11 @@ fn receivers_that_fail_stay_failed() {
     );
     let plain = SequenceOptions::default();
     let others = [
-        to.cache.receive(&model, plain),
-        to.cache.receive(&tenant, plain),
-        to.cache.receive(&WHO, keyed),
-        serve().cache.receive(&WHO, plain), // of one layer
+        to.cache.receive(&model, None, plain),
+        to.cache.receive(&tenant, None, plain),
+        to.cache.receive(&WHO, None, keyed),
+        to.cache.receive(&WHO, Some(&[7]), plain),
+        serve().cache.receive(&WHO, None, plain), // of one layer
     ];
     for other in others {
         refused(other.unwrap().take(&content), ErrorKind::Argument);
@@ -354,11 +355,11 @@ fn hand_overs_that_cannot_begin_are_refused() {
     assert!(error.message().contains("another cache"), "{error}");
     foreign.finish().unwrap();
     let plain = SequenceOptions::default();
-    refused(books.receive(&WHO, plain), ErrorKind::Unsupported);
+    refused(books.receive(&WHO, None, plain), ErrorKind::Unsupported);
     refused(without.send(&WHO, SendOptions::default()), ErrorKind::Unsupported);
     let theirs = books.namespace(b"tenant", 0).unwrap();
     let options = SequenceOptions { namespace: Some(&theirs), ..plain };
-    refused(served.cache.receive(&WHO, options), ErrorKind::Argument);
+    refused(served.cache.receive(&WHO, None, options), ErrorKind::Argument);
     // A sequence that ends in the middle of its hand-over.
     let mut buffer = [0; 16];
     sender.read_exact(&mut buffer).unwrap();
@@ -380,7 +381,7 @@ fn tenants_and_keys_are_kept() {
     let sequence = from.cache.sequence(options).unwrap();
     compute(&mut from, &sequence, &count(PROMPT), 1, |_, _| {});
     let options = SequenceOptions { namespace: Some(&ours), ..plain };
-    let mut receiver = to.cache.receive(&WHO, options).unwrap();
+    let mut receiver = to.cache.receive(&WHO, None, options).unwrap();
     assert_eq!(ours.info().unwrap().sequences, 1);
     let sender = sender(&sequence, None);
     drop((theirs, ours.clone())); // the other clone, and what holds it, go on
