@@ -8,9 +8,9 @@ import enum
 from typing import Any, Optional
 
 from . import errors
-from .libquire import INCOMPLETE, TIMED_OUT, ffi, new
+from .libquire import INCOMPLETE, ffi, new
 from .objects import expect
-from .queue import nanoseconds
+from .queue import in_slices, nanoseconds
 from .tier import Tier
 
 
@@ -88,7 +88,7 @@ def attach(cache: Any, tier: Tier, fingerprint: bytes, write: TierWrite, min_loa
 
 def detach(cache: Any, timeout: Optional[float]) -> None:
     """Cache.detach_tier."""
-    if cache._call("cache_detach_tier_wait", nanoseconds(timeout)) == TIMED_OUT:
+    if not in_slices(timeout, lambda ns: cache._call("cache_detach_tier_wait", ns)):
         raise errors.TimeoutError("the store did not end in time: the tier is still attached")
 
 
@@ -102,7 +102,7 @@ def poll(cache: Any) -> TierProgress:
 def wait(cache: Any, timeout: Optional[float]) -> TierProgress:
     """Cache.wait_load."""
     progress = new("quire_cache_tier_progress")
-    if cache._call("cache_load_wait", nanoseconds(timeout), progress) == TIMED_OUT:
+    if not in_slices(timeout, lambda ns: cache._call("cache_load_wait", ns, progress)):
         raise errors.TimeoutError("no load ended in time")
     return _filled(TierProgress, progress)  # type: ignore[no-any-return]
 

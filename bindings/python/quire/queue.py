@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import Any, Deque, Iterable, Optional, Tuple
+from typing import Any, Callable, Deque, Iterable, Optional, Tuple
 
 from . import errors
 from .device import Device
@@ -37,6 +37,20 @@ class Native:
                                           "aux0": self.aux0, "aux1": self.aux1})
 
 
+def in_slices(timeout: Optional[float], call: Callable[[int], int]) -> bool:
+    """Calls what waits for so many nanoseconds, again and again, so that signals are handled
+    meanwhile. Returns False after `timeout` seconds."""
+    left = nanoseconds(timeout)
+    while True:
+        slice_ns = min(left, SLICE_NS)
+        if call(slice_ns) != TIMED_OUT:
+            return True
+        if left != FOREVER:
+            left -= slice_ns
+        if left == 0:
+            return False
+
+
 class Fence(Object):
     """A number that only grows; FAILED means that work before it failed."""
 
@@ -63,16 +77,8 @@ class Fence(Object):
 
     def wait(self, value: int, timeout: Optional[float] = None) -> bool:
         """Waits for the value; returns False after `timeout` seconds. Handles signals meanwhile."""
-        left = nanoseconds(timeout)
-        while True:
-            slice_ns = min(left, SLICE_NS)
-            status = self._library.call(self._library.api.fence_wait, self, value, slice_ns)
-            if status != TIMED_OUT:
-                return True
-            if left != FOREVER:
-                left -= slice_ns
-            if left == 0:
-                return False
+        return in_slices(timeout, lambda slice_ns: self._library.call(
+            self._library.api.fence_wait, self, value, slice_ns))
 
 
 class _Place(Fence):

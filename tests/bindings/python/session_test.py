@@ -76,6 +76,37 @@ class Sessions(Served):
         receiver.end()
         self.goes_on(quire.Sequence(self.cache, receiver.sequence_handle))
 
+    def hand_over(self, sequence, sent, **receiving):
+        sender = Sender(self.cache, sequence, b"model", tokens=sent, name_space=b"tenant")
+        receiver = Receiver(self.cache, b"model", b"tenant", **receiving)
+        try:
+            while not sender.is_whole:
+                piece = np.frombuffer(sender.read(500), np.uint8)
+                self.assertEqual(receiver.write(piece), len(piece))
+            return receiver.sequence
+        finally:
+            sender.end()
+            receiver.end()
+
+    def test_a_sequence_arrives_with_its_tenant_and_keys(self):
+        tenant = self.cache.namespace(b"key")
+        keys = [quire.Key(quire.KeyType.SALT, b"salt")]
+        tokens = list(range(10))
+        numbers = self.numbers(10, 1, self.DIM)
+        sequence = self.cache.sequence(tenant, keys)
+        self.serve(sequence, numbers, numbers, tokens)
+        self.queue.sync()
+        arrived = self.hand_over(sequence, np.array(tokens), tokens=tokens, namespace=tenant,
+                                 keys=keys)
+        self.assertEqual(arrived.export(**self.WHO), sequence.export(**self.WHO))
+        with self.assertRaisesRegex(quire.ArgumentError, "other keys"):
+            self.hand_over(sequence, tokens, namespace=tenant)
+        for others in ([*tokens[:-1], 77], tokens[:-1], [*tokens, 10]):
+            with self.assertRaisesRegex(quire.ArgumentError, "foreign hand-over"):
+                self.hand_over(sequence, tokens, tokens=others, namespace=tenant, keys=keys)
+        with self.assertRaisesRegex(quire.ArgumentError, "tokens has the number -1"):
+            self.hand_over(sequence, [-1])
+
     def test_streams_take_and_give_parts(self):
         class Slow(io.BytesIO):
             def write(self, data):

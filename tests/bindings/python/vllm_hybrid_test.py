@@ -150,8 +150,9 @@ class Hybrid(unittest.TestCase):
                 rng = random.Random(seed)
                 windows, most = [None, *groups(rng)], rng.randrange(3)
                 each = [SIZE * rng.choice((1, 2, 3)) if seed % 3 else SIZE for _ in windows]
-                manager = vllm.KVCacheManager(config(400, windows, each), 512, math.lcm(*each), SIZE,
-                                              enable_kv_cache_events=seed % 2 == 0)
+                manager = vllm.KVCacheManager(
+                    config(400, windows, each), 512, math.lcm(*each), SIZE,
+                    enable_kv_cache_events=seed % 2 == 0)
                 self.assertEqual(len(manager.block_pool.cached_block_hash_to_block), 0)
                 engine = ByHash(self, manager, make_hashed, windows, each, 400, most)
                 Script(seed, most).play([engine], 150)
