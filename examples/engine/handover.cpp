@@ -87,8 +87,11 @@ void prefill(Cache &cache, Forward &forward, std::span<const uint32_t> prompt, s
     }
 }
 
-Receiver::Receiver(Cache &cache, const Fingerprint &fingerprint) : cache_(cache) {
+Receiver::Receiver(Cache &cache, std::span<const uint32_t> prompt, const Fingerprint &fingerprint)
+    : cache_(cache) {
     auto desc = described<quire_handover_receive_desc>();
+    desc.tokens = prompt.data();
+    desc.token_count = static_cast<uint32_t>(prompt.size());
     std::copy(fingerprint.begin(), fingerprint.end(), desc.fingerprint);
     call(cache.api().handover_receive, cache.get(), &desc, &handover_);
 }
@@ -106,8 +109,9 @@ void Receiver::take(std::span<const char> bytes) {
     }
 }
 
-quire_seq receive(Cache &cache, const Fingerprint &fingerprint, Link link) {
-    Receiver receiver(cache, fingerprint);
+quire_seq receive(Cache &cache, std::span<const uint32_t> prompt, const Fingerprint &fingerprint,
+                  Link link) {
+    Receiver receiver(cache, prompt, fingerprint);
     std::vector<char> buffer(kBufferBytes);
     while (receiver.seq() == 0) {
         const size_t count = link.read(buffer);

@@ -33,7 +33,7 @@ void prefill(Cache &cache, Forward &forward, std::span<const uint32_t> prompt, s
 // The end of a hand-over that decodes.
 class Receiver {
  public:
-    Receiver(Cache &cache, const Fingerprint &fingerprint);
+    Receiver(Cache &cache, std::span<const uint32_t> prompt, const Fingerprint &fingerprint);
     ~Receiver();
     Receiver(const Receiver &) = delete;
     Receiver &operator=(const Receiver &) = delete;
@@ -49,7 +49,8 @@ class Receiver {
     quire_handover_progress progress_{};
 };
 
-// Takes bytes from the link until the sequence is whole, or throws Failure.
-quire_seq receive(Cache &cache, const Fingerprint &fingerprint, Link link);
+// Takes bytes from the link until the sequence of the prompt is whole, or throws Failure.
+quire_seq receive(Cache &cache, std::span<const uint32_t> prompt, const Fingerprint &fingerprint,
+                  Link link);
 
 }  // namespace engine

@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -33,9 +34,9 @@ struct Place {
 Place place_of(const std::string &text) {
     Place place;
     const size_t colon = text.rfind(':');
-    if (colon == std::string::npos || text.find('/') != std::string::npos) {
+    if (text.find('/') != std::string::npos) {
         sockaddr_un named{};
-        if (text.empty() || text.size() >= sizeof named.sun_path) {
+        if (text.size() >= sizeof named.sun_path) {
             throw Failure(text + " is too long for the path of a socket");
         }
         named.sun_family = AF_UNIX;
@@ -44,12 +45,15 @@ Place place_of(const std::string &text) {
         place.size = sizeof named;
         return place;
     }
+    std::string host = text.substr(0, colon == std::string::npos ? 0 : colon);
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+        host = host.substr(1, host.size() - 2);
+    }
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     addrinfo *found = nullptr;
-    const std::string host = text.substr(0, colon), port = text.substr(colon + 1);
-    if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) {
-        throw Failure(text + " is no address");
+    if (host.empty() || getaddrinfo(host.c_str(), text.c_str() + colon + 1, &hints, &found) != 0) {
+        throw Failure(text + " is no address: HOST:PORT, or the path of a socket, with a slash");
     }
     place.family = found->ai_family;
     place.size = found->ai_addrlen;
@@ -68,23 +72,41 @@ int open_socket(const Place &place) {
 
 }  // namespace
 
-Link Link::listen(const std::string &address, double seconds) {
+// A socket that an earlier engine left there is replaced.
+Door::Door(const std::string &address, double seconds)
+    : socket_(open_socket(place_of(address)), seconds) {
     const Place place = place_of(address);
-    const Link door(open_socket(place), seconds);
     const int yes = 1;
-    setsockopt(door.socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (place.family == AF_UNIX) {
+    setsockopt(socket_.socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    struct stat there{};
+    if (place.family == AF_UNIX && lstat(address.c_str(), &there) == 0) {
+        if (!S_ISSOCK(there.st_mode)) {
+            throw Failure(address + " is a file that is no socket");
+        }
         unlink(address.c_str());
     }
-    if (bind(door.socket_, place.pointer(), place.size) != 0 || ::listen(door.socket_, 1) != 0) {
+    if (bind(socket_.socket_, place.pointer(), place.size) != 0 ||
+        listen(socket_.socket_, 1) != 0) {
         throw failed(address + " cannot be listened on");
     }
-    door.wait(POLLIN);
-    const int accepted = accept4(door.socket_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (accepted < 0) {
-        throw failed(address + " accepts no one");
+    if (place.family == AF_UNIX) {
+        path_ = address;
     }
-    return Link(accepted, seconds);
+}
+
+Door::~Door() {
+    if (!path_.empty()) {
+        unlink(path_.c_str());
+    }
+}
+
+Link Door::accept() {
+    socket_.wait(POLLIN);
+    const int accepted = accept4(socket_.socket_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (accepted < 0) {
+        throw failed("the other engine cannot be accepted");
+    }
+    return Link(accepted, socket_.seconds_);
 }
 
 // The other end may not listen yet.

@@ -370,17 +370,20 @@ void expect_no_repeats(const Totals &totals) {
 quire_seq handed_over(const Options &options, const Model &model, const CacheOptions &own,
                       std::span<const uint32_t> prompt, Cache &cache) {
     const Fingerprint fingerprint = fingerprint_of(model);
+    std::optional<Door> door;
+    if (!options.hand_over_listen.empty()) {
+        door.emplace(options.hand_over_listen, options.hand_over_seconds);
+    }
     try {
-        if (!options.hand_over_listen.empty()) {
-            return receive(cache, fingerprint,
-                           Link::listen(options.hand_over_listen, options.hand_over_seconds));
+        if (door.has_value()) {
+            return receive(cache, prompt, fingerprint, door->accept());
         }
         CacheOptions there = own;
         there.backend = options.prefill_on;
         there.device_index = options.prefill_index;
         Cache source(load_library(), there);
         Forward forward(model, source, Fault::none);
-        Receiver receiver(cache, fingerprint);
+        Receiver receiver(cache, prompt, fingerprint);
         prefill(source, forward, prompt, options.chunk_tokens, fingerprint,
                 [&](std::span<const char> bytes) { receiver.take(bytes); });
         return receiver.seq();

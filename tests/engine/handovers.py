@@ -234,6 +234,19 @@ def give_up(where):
         pass
 
 
+def hand_over_of_another_prompt_is_refused(engine):
+    """Also a shorter one, and one that only begins alike: the text is that of the own prompt."""
+    own = story(engine).stdout
+    for other in ("Once upon a time, there was a little boy", "Once", BEGINNING + " and her dog"):
+        with Pair(engine) as pair:
+            decoder = pair.decode(pair.path("door"))
+            sender = engine.run(*engine.trained(), "--prompt", other, "--hand-over-to",
+                                pair.path("door"), "--hand-over-seconds", "20")
+            out, err = pair.told(decoder)
+            expect(out == own and LOST in err and b"foreign hand-over" in err, err)
+            expect(sender.returncode in (0, 1), sender.stderr)
+
+
 def mistakes_about_hand_overs_are_explained(engine):
     refused(engine, 2, "--prompt", "--prefill-on", "cpu")
     refused(engine, 2, "--prefill-on", "--prompt", "a", "--prefill-on", "cpu:x")
@@ -242,6 +255,13 @@ def mistakes_about_hand_overs_are_explained(engine):
             *serving.IN_PROCESSES)
     refused(engine, 1, "no one listens", "--prompt", "a", "--hand-over-to", "/nowhere/at/all",
             "--hand-over-seconds", "0.1")
+    for wrong in ("7070", ":7070", "[::1]:x", "nowhere:"):
+        refused(engine, 1, "is no address", "--prompt", "a", "--hand-over-listen", wrong)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"keep this")
+        file.flush()
+        refused(engine, 1, "is no socket", "--prompt", "a", "--hand-over-listen", file.name)
+        expect(pathlib.Path(file.name).read_bytes() == b"keep this", "the file is gone")
     late = engine.run("--prompt", "a", "--steps", "20", "--hand-over-listen",
                       tempfile.gettempdir() + "/quire-no-one", "--hand-over-seconds", "0.1")
     expect(late.returncode == 0 and b"silent for too long" in late.stderr, late.stderr)
@@ -274,7 +294,8 @@ def golden_story_handed_over_from_vendor_to_vendor(engine):
 LISTS = {
     "--list": [golden_story_by_one_process, golden_story_by_a_prefill_and_a_decode_process,
                a_lost_hand_over_changes_no_text, a_decode_engine_that_goes_is_no_harm_to_the_other,
-               kills_of_either_process_change_no_text, mistakes_about_hand_overs_are_explained],
+               kills_of_either_process_change_no_text, hand_over_of_another_prompt_is_refused,
+               mistakes_about_hand_overs_are_explained],
     "--list-vulkan": [golden_story_handed_over_to_and_from_vulkan],
     "--list-cuda": [golden_story_handed_over_from_cuda],
     "--list-hip": [golden_story_handed_over_to_hip],
