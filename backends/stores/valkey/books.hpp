@@ -71,7 +71,8 @@ class Books {
     uint32_t open_count = 0;  // of requests
     bool has_topology = false;
     bool has_scanned = false;
-    int open_error_number = 0;  // no seed gave a topology
+    bool has_asked_all = false;  // no seed gave a topology
+    int open_error_number = 0;   // of the last seed
     std::string open_error;
 
     // Not guarded: counted by the lanes.

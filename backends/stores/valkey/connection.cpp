@@ -107,13 +107,14 @@ bool Connection::start_tls(const Address &address, const Tls &tls) {
 
 void Connection::log_in(const Options &options) {
     if (context_ == nullptr) return;
+    const std::string password = current_password(options);
     std::string command;
-    if (options.password.empty()) {
+    if (password.empty()) {
         append_command({"PING"}, &command);
     } else if (options.username.empty()) {
-        append_command({"AUTH", options.password}, &command);
+        append_command({"AUTH", password}, &command);
     } else {
-        append_command({"AUTH", options.username, options.password}, &command);
+        append_command({"AUTH", options.username, password}, &command);
     }
     if (!send(command, on_login, this)) drop(ENOMEM);
 }

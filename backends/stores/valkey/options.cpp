@@ -2,6 +2,8 @@
 
 #include "valkey/options.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstring>
 #include <fstream>
@@ -104,6 +106,7 @@ const char *read_text(std::string_view name, const char *value, Options *out) {
     if (name == "username") return (out->username = value, is_empty ? "a name" : "");
     if (name == "password") return (out->password = value, is_empty ? "not empty" : "");
     if (name == "password_file") {
+        out->password_file = value;
         return read_password(value, &out->password) ? "" : "a file whose first line is a password";
     }
     if (name == "tls") {
@@ -209,6 +212,14 @@ quire_status read_options(const quire_store_desc &desc, Options *out, quire_erro
                     option.value, wanted);
     }
     return check_together(*out, is_given, error);
+}
+
+std::string current_password(const Options &options) {
+    struct stat found{};
+    std::string password;
+    const char *path = options.password_file.c_str();
+    const bool is_file = *path != '\0' && ::stat(path, &found) == 0 && S_ISREG(found.st_mode);
+    return is_file && read_password(path, &password) ? password : options.password;
 }
 
 }  // namespace quire::valkey

@@ -19,7 +19,8 @@ namespace quire::valkey {
 struct Options {
     std::vector<Address> nodes;  // seeds, as they were given
     std::string username;
-    std::string password;
+    std::string password;       // as of open()
+    std::string password_file;  // where it came from; empty: from the option
     bool uses_tls = false;
     std::string tls_ca, tls_cert, tls_key, tls_name;
     std::string prefix = "quire:";
@@ -39,5 +40,9 @@ extern const char kHelp[];
 
 // QUIRE_E_ARG: an option is unknown, given twice, missing or wrong; the message says which.
 quire_status read_options(const quire_store_desc &desc, Options *out, quire_error *error);
+
+// The password for a new connection: the file may hold another by now. Where it holds none, or is
+// no file that can be read without waiting, it is the one of open().
+std::string current_password(const Options &options);
 
 }  // namespace quire::valkey

@@ -28,7 +28,7 @@ uint64_t now_ns() {
             .count());
 }
 
-// Appends the addresses of a seed. 0, or what getaddrinfo says.
+// Appends the addresses of a seed that are new. 0, or what getaddrinfo says.
 int resolve_one(const Address &seed, std::vector<Address> *out) {
     addrinfo hints{}, *found = nullptr;
     hints.ai_socktype = SOCK_STREAM;
@@ -40,8 +40,9 @@ int resolve_one(const Address &seed, std::vector<Address> *out) {
                         NI_NUMERICHOST) != 0) {
             continue;
         }
-        out->push_back({host, seed.port});
         result = 0;
+        const Address address{host, seed.port};
+        if (std::find(out->begin(), out->end(), address) == out->end()) out->push_back(address);
     }
     freeaddrinfo(found);
     return result;
@@ -94,7 +95,7 @@ quire_status Store::wait_until_known(quire_error *error) {
         (seeds_.size() + 1) * (options_.connect_timeout_ns + options_.timeout_ns));
     std::unique_lock lock(books_.mutex);
     books_.changed.wait_until(lock, Clock::now() + patience,
-                              [this] { return books_.has_topology || !books_.open_error.empty(); });
+                              [this] { return books_.has_topology || books_.has_asked_all; });
     if (!books_.has_topology) {
         const bool is_silent = books_.open_error.empty();
         return fail_os(error, QUIRE_E_OS, is_silent ? ETIMEDOUT : books_.open_error_number,

@@ -73,11 +73,12 @@ void Lane::lose_topology(const std::string &why, int error_number) {
     const size_t candidates = topology_.nodes().size() + seeds_.size();
     const bool were_all = ++topology_failures_ >= candidates;
     topology_due_ns_ = now_ns_ + (were_all ? kTroubledNs : kMillisecond);
-    if (!is_first_ || topology_.is_known() || !were_all) return;
+    if (!is_first_ || topology_.is_known()) return;
     std::lock_guard lock(books_->mutex);
     books_->open_error = why;
     books_->open_error_number = error_number;
-    books_->changed.notify_all();
+    books_->has_asked_all = were_all;
+    if (were_all) books_->changed.notify_all();
 }
 
 void Lane::hear_topology(Node *node, const redisReply &reply) {

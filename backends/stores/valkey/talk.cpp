@@ -117,7 +117,8 @@ void Lane::hear(Request *request, const redisReply &reply) {
     if (kind == QUIRE_STORE_PUT && request->step != Step::compare) {
         const bool is_taken = reply.type == REDIS_REPLY_NIL && request->step == Step::begin;
         if (is_taken) return go_on(request, Step::compare);
-        if (reply.type != REDIS_REPLY_STATUS) return fail(request, EPROTO);
+        const bool is_stored = reply.type == REDIS_REPLY_STATUS && text_of(reply) == "OK";
+        if (!is_stored) return fail(request, EPROTO);
         return finish(request, {QUIRE_STORE_DONE, request->size_bytes});
     }
     if (kind == QUIRE_STORE_GET && reply.type == REDIS_REPLY_NIL) {
