@@ -8,18 +8,22 @@ case says what it answers to one command instead.
 """
 
 import errno
+import os
+import pathlib
 import socket
 import sys
 import tempfile
 import threading
 import time
 
-from client import DONE, FAILED, GET, PUT, Refusal, Store
+from client import DONE, FAILED, FIND, GET, PUT, REMOVE, Refusal, Store
 from cluster import until
 from faults import expect
 
 SINGLE = b"-ERR This instance has cluster support disabled\r\n"
+SECRET = "correct-horse-battery"
 LIFE = 240  # seconds, after which a node serves no more
+MEMORY = 192 << 20  # bytes that replies may take, with what Python takes meanwhile
 
 
 class Node:
@@ -130,6 +134,14 @@ def endless(head, chunk):
         yield chunk
 
 
+def memory():
+    """The most bytes of memory that the process ever had."""
+    for line in pathlib.Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) * 1024
+    raise ValueError("no VmHWM")
+
+
 def refusal(**options):
     """The words with which opening fails, and after how many seconds."""
     began = time.monotonic()
@@ -141,6 +153,118 @@ def refusal(**options):
     return "", 0
 
 
+DEEP = b"*1\r\n" * 300_000
+# Answers that no command has. Those that do not end are made anew by each call.
+WRONG = {
+    "nested 300,000 deep": lambda: DEEP + b":1\r\n",
+    "2,147,483,647 elements": lambda: b"*2147483647\r\n",
+    "100,000,000 elements": lambda: b"*100000000\r\n",
+    "a trillion elements": lambda: b"*1000000000000\r\n",
+    "numbers without end": lambda: endless(b"*40000000\r\n", b":1\r\n" * 65_536),
+    "arrays without end": lambda: endless(b"", b"*1\r\n" * 65_536),
+    "a line without end": lambda: endless(b"+", b"x" * 262_144),
+    "an error without end": lambda: endless(b"-ERR ", b"x" * 262_144),
+    "a number without end": lambda: endless(b":", b"1" * 262_144),
+    "a size without end": lambda: endless(b"$", b"1" * 262_144),
+    "a huge text": lambda: endless(b"$9223372036854775807\r\n", b"x" * 262_144),
+    "a text of 300 MB": lambda: endless(b"$300000000\r\n", b"x" * 262_144),
+    "a map": lambda: b"%1\r\n+a\r\n+b\r\n",
+    "a push": lambda: b">2\r\n+invalidate\r\n*1\r\n+a\r\n",
+    "pushes without end": lambda: endless(b"", b">1\r\n+x\r\n" * 32_768),
+    "a double": lambda: b",1.5\r\n",
+    "a boolean": lambda: b"#t\r\n",
+    "two answers": lambda: b"+OK\r\n" * 100,
+}
+
+
+def serves_again(store, node):
+    node.instead = {}
+    until(lambda: store.one(PUT, "after", 100).outcome == DONE, "no put after it")
+    until(lambda: store.one(GET, "after", 100).outcome == DONE, "no get after it")
+
+
+def wrong_answers_end_a_request_at_once():
+    """To each command: the request has failed, long before its deadline, in little memory."""
+    patient = {"timeout": 20_000, "connect_timeout": 20_000, "breaker_failures": 1_000}
+    kinds = {"GET": GET, "SET": PUT, "GETRANGE": FIND, "UNLINK": REMOVE}
+    with Node() as node, Store(nodes=node.nodes(), known=0, **patient) as store:
+        serves_again(store, node)
+        before = memory()
+        for command, kind in kinds.items():
+            for what, answer in WRONG.items():
+                key = f"{command} {what}"
+                store.one(PUT, key, 100)
+                node.instead = {command: lambda _, answer=answer: answer()}
+                result = store.one(kind, key, 100 if kind in (GET, PUT) else 0)
+                if what != "two answers":  # the first one may be right
+                    expect(result.outcome == FAILED, f"{key}: {result}")
+                    expect(result.code == errno.EPROTO, f"{key}: {os.strerror(result.code)}")
+                expect(result.seconds < 10, f"{key}: {result}")
+                serves_again(store, node)
+        taken = memory() - before
+        print(f"{store.answers} answers, slowest {store.slowest:.2f} s, {taken >> 20} MiB more; "
+              f"{store.place()}")
+        expect(taken < MEMORY, f"{taken >> 20} MiB for a reply")
+        expect(store.wrong == 0, "wrong values")
+
+
+def wrong_answers_end_an_open_at_once():
+    with Node() as node:
+        before = memory()
+        for command in ("PING", "CLUSTER", "AUTH"):
+            options = {"password": SECRET} if command == "AUTH" else {}
+            for what, answer in WRONG.items():
+                if command == "CLUSTER" and what.startswith("a text"):
+                    continue
+                node.instead = {command: lambda _, answer=answer: answer()}
+                if what == "two answers" and command != "CLUSTER":
+                    continue
+                words, seconds = refusal(nodes=node.nodes(), timeout=20_000,
+                                         connect_timeout=20_000, **options)
+                expect("reply" in words or "node" in words or "rotocol" in words, words)
+                expect("memory" not in words, f"{command}, {what}: {words}")
+                expect(seconds < 10, f"{command}, {what}: {seconds} s")
+        taken = memory() - before
+        expect(taken < MEMORY, f"{taken >> 20} MiB for a reply")
+
+
+def slots(count, node):
+    return b"*%d\r\n" % count + b"".join(
+        b"*3\r\n:%d\r\n:%d\r\n" % (i % 16_384, i % 16_384) + node(i) for i in range(count))
+
+
+def large_topologies_are_read_or_refused():
+    """A cluster whose every slot is a range of its own is read; more is no cluster."""
+    with Node() as node:
+        def one(_):
+            metadata = b"*4\r\n+hostname\r\n+a.example\r\n+zone\r\n+b\r\n"
+            return b"*4\r\n$9\r\n127.0.0.1\r\n:%d\r\n$2\r\nid\r\n" % node.port + metadata
+        node.instead = {"CLUSTER": lambda _: slots(16_384, one)}
+        with Store(nodes=node.nodes(), timeout=20_000) as store:
+            expect(store.one(PUT, 1, 100).outcome == DONE, "a put")
+            expect(store.place().startswith("cluster of 1 "), store.place())
+        for count in (16_385, 300_000):
+            node.instead = {"CLUSTER": lambda _, count=count: slots(count, one)}
+            words, seconds = refusal(nodes=node.nodes(), timeout=20_000)
+            expect("slots" in words or "elements" in words, words)
+            expect(seconds < 15, f"{seconds} s")
+
+        def other(i):
+            return b"*2\r\n$%d\r\n10.0.%d.%d\r\n:1\r\n" % (
+                len(f"10.0.{i >> 8 & 255}.{i & 255}"), i >> 8 & 255, i & 255)
+        node.instead = {"CLUSTER": lambda _: slots(16_384, other)}
+        began = time.monotonic()
+        with Store(nodes=node.nodes(), timeout=20_000) as store:
+            expect(store.place().startswith("cluster of 16384 "), store.place())
+        expect(time.monotonic() - began < 15, "many nodes took long")
+        node.instead = {"CLUSTER": lambda _: slots(3, lambda _: b"*2\r\n+a.example\r\n:7000\r\n")}
+        words, _ = refusal(nodes=node.nodes())
+        expect("names of its nodes and not their addresses" in words, words)
+        node.instead = {"CLUSTER": lambda _: b"*0\r\n"}
+        words, _ = refusal(nodes=node.nodes())
+        expect("knows no slots" in words, words)
+
+
 def only_ok_is_stored():
     with Node() as node, Store(nodes=node.nodes(), timeout=20_000, known=0) as store:
         for answer in (b"+PONG\r\n", b"+QUEUED\r\n", b"+\r\n", b"+ok\r\n", b":1\r\n",
@@ -149,8 +273,58 @@ def only_ok_is_stored():
             result = store.one(PUT, 1, 100)
             expect(result.outcome == FAILED, f"{answer}: {result}")
         expect(store.stats()["puts"] == 0, store.stats())
-        node.instead = {}
-        expect(store.one(PUT, 1, 100).outcome == DONE, "a put after it")
+        serves_again(store, node)
+
+
+def secrets_are_in_no_message():
+    """A node that repeats what it was sent, options in the wrong place, and control characters."""
+    name = "an-engine-of-ours"
+
+    def repeats(words):
+        texts = b" ".join(b"'" + word[:128] + b"'" for word in words[1:])
+        return b"-ERR unknown command 'AUTH', with args beginning with: " + texts + b"\r\n"
+    answers = {
+        "as a node": repeats,
+        "bare": lambda words: b"-" + b" ".join(words) + b"\r\n",
+        "cut": lambda words: b"-ERR " + words[-1][:12] + b" " + words[-1][4:] + b"\r\n",
+        "long": lambda words: b"-ERR " + words[-1] * 2_000 + b"\r\n",
+        "escapes": lambda _: b"-ERR \x1b[31mred\x07 \xff\xfe\x00 end\r\n",
+    }
+
+    def expect_clean(words):
+        whole = words.lower()
+        for text in (SECRET, name):
+            for at in range(len(text) - 7):
+                expect(text[at:at + 8] not in whole, f"{text[at:at + 8]!r} in {words!r}")
+        expect(words.isprintable() and words.isascii(), f"{words!r}")
+        expect(len(words) < 400, f"{len(words)} characters: {words}")
+
+    with Node() as node:
+        own = {"nodes": node.nodes(), "username": name, "password": SECRET}
+        for command in ("AUTH", "CLUSTER"):
+            for answer in answers.values():
+                last = [b"AUTH", name.encode(), SECRET.encode()]
+                node.instead = {"AUTH": lambda _: b"+OK\r\n",
+                                command: lambda _, answer=answer: answer(last)}
+                expect_clean(refusal(**own)[0])
+        expect("\\x1b[31mred\\x07 \\xff\\xfe\\x00 end" in refusal(**own)[0], refusal(**own)[0])
+        node.instead = {"AUTH": lambda _: endless(b"", b"-ERR " + SECRET.encode() + b"\r\n")}
+        expect_clean(refusal(**own)[0])
+    here = "127.0.0.1:1"
+    for nodes in (f"redis://user:{SECRET}@{here}", f"user:{SECRET}@{here}", f"{SECRET}@{here}",
+                  f"rediss://{here}", f"{here},user:{SECRET}@{here}", f"{SECRET}"):
+        words, _ = refusal(nodes=nodes)
+        expect_clean(words)
+        expect("'nodes'" in words and "host:port" in words, words)
+    for option in ("timeout", "connect_timeout", "max_value", "threads", "breaker_failures",
+                   "breaker_cooldown", "known", "scan", "ttl", "tls", "password_file"):
+        words, _ = refusal(nodes=here, **{option: SECRET})
+        expect_clean(words)
+        expect(f"'{option}'" in words, words)
+    expect_clean(refusal(nodes=here, prefix=f"{{{SECRET}}}")[0])
+    for option in ("tls_ca", "tls_cert", "tls_key"):
+        pair = {"tls_cert": SECRET, "tls_key": SECRET} if option != "tls_ca" else {option: SECRET}
+        expect_clean(refusal(nodes=here, tls="yes", **pair)[0])
 
 
 def a_password_file_is_read_again():
@@ -189,7 +363,9 @@ def repeated_nodes_are_tried_once():
             expect(store.one(PUT, 1, 100).outcome == DONE, "a put")
 
 
-LIST = [only_ok_is_stored, a_password_file_is_read_again, repeated_nodes_are_tried_once]
+LIST = [wrong_answers_end_a_request_at_once, wrong_answers_end_an_open_at_once,
+        large_topologies_are_read_or_refused, only_ok_is_stored, secrets_are_in_no_message,
+        a_password_file_is_read_again, repeated_nodes_are_tried_once]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

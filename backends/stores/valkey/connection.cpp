@@ -64,6 +64,7 @@ void Connection::open(const Address &address, const Options &options, const Tls 
         return drop(error_number_);
     }
     context_->c.reader->maxbuf = kKeptBuffer;
+    guard_.attach(context_->c.reader);
     redisEnableKeepAlive(&context_->c);
     hook_into_epoll();
     if (tls != nullptr && !start_tls(address, *tls)) return drop(ENOMEM);
@@ -108,6 +109,9 @@ bool Connection::start_tls(const Address &address, const Tls &tls) {
 void Connection::log_in(const Options &options) {
     if (context_ == nullptr) return;
     const std::string password = current_password(options);
+    secrets_.add(password);
+    secrets_.add(options.password);
+    secrets_.add(options.username);
     std::string command;
     if (password.empty()) {
         append_command({"PING"}, &command);
@@ -116,7 +120,7 @@ void Connection::log_in(const Options &options) {
     } else {
         append_command({"AUTH", options.username, password}, &command);
     }
-    if (!send(command, on_login, this)) drop(ENOMEM);
+    if (!send(command, kWord, on_login, this)) drop(ENOMEM);
 }
 
 void Connection::on_login(redisAsyncContext *, void *reply, void *data) {
@@ -124,8 +128,12 @@ void Connection::on_login(redisAsyncContext *, void *reply, void *data) {
     const auto *answer = static_cast<const redisReply *>(reply);
     if (answer == nullptr) return;
     if (answer->type == REDIS_REPLY_ERROR) {
-        self->why_.assign(answer->str, answer->len);
+        self->why_ = self->secrets_.hidden({answer->str, answer->len});
         return self->drop(EACCES);
+    }
+    if (answer->type != REDIS_REPLY_STATUS) {
+        self->why_ = "the node does not answer the login";
+        return self->drop(EPROTO);
     }
     self->is_ready_ = self->was_ready_ = true;
 }
@@ -139,6 +147,7 @@ void Connection::note_certificate() {
 
 void Connection::note_error() {
     if (error_number_ != 0) return;  // we ended it
+    if (guard_.refusal() != nullptr) return note_refusal();
     error_number_ = error_number_of(*context_);
     note_certificate();
     if (!why_.empty()) return;
@@ -146,7 +155,20 @@ void Connection::note_error() {
     const bool is_of_tls = ssl_ != nullptr && context_->err == REDIS_ERR_IO;
     if (is_of_tls) text = ERR_reason_error_string(ERR_peek_last_error());
     if (is_of_tls && text == nullptr) text = "the node ended the encrypted connection";
-    why_ = text != nullptr && *text != '\0' ? text : std::strerror(error_number_);
+    // hiredis also gives an error here that a node sends without being asked.
+    const bool is_said = text != nullptr && *text != '\0';
+    why_ = is_said ? secrets_.hidden(text) : std::strerror(error_number_);
+}
+
+int Connection::error_number() {
+    if (context_ != nullptr && context_->err != 0) note_error();
+    return error_number_;
+}
+
+// hiredis knows no reason but memory why an object is not made.
+void Connection::note_refusal() {
+    error_number_ = EPROTO;
+    if (why_.empty()) why_ = guard_.refusal();
 }
 
 void Connection::clean_up(void *data) {
@@ -163,8 +185,8 @@ void Connection::handle(uint32_t events) {
         redisAsyncHandleRead(context_);
     }
     if (context_ != nullptr && (events & EPOLLOUT) != 0) redisAsyncHandleWrite(context_);
-    if (context_ == nullptr || context_->c.reader->len <= max_reply_bytes_) return;
-    why_ = "a reply is longer than any value may be";
+    if (context_ == nullptr || guard_.admits_rest(*context_->c.reader)) return;
+    note_refusal();
     drop(EPROTO);
 }
 
@@ -180,10 +202,14 @@ void Connection::drop(int error_number) {
     if (!is_hooked) context_ = nullptr;
 }
 
-bool Connection::send(std::string_view command, Callback *callback, void *data) {
-    return context_ != nullptr &&
-           redisAsyncFormattedCommand(context_, callback, data, command.data(), command.size()) ==
-               REDIS_OK;
+bool Connection::send(std::string_view command, const Bounds &bounds, Callback *callback,
+                      void *data) {
+    if (context_ == nullptr) return false;
+    guard_.expect(bounds);
+    const int result =
+        redisAsyncFormattedCommand(context_, callback, data, command.data(), command.size());
+    if (result != REDIS_OK) guard_.expect_less();
+    return result == REDIS_OK;
 }
 
 uint64_t Connection::queued_bytes() const {

@@ -19,6 +19,8 @@
 #include <string_view>
 
 #include "valkey/options.hpp"
+#include "valkey/reply_guard.hpp"
+#include "valkey/secrets.hpp"
 #include "valkey/tls.hpp"
 
 struct redisAsyncContext;
@@ -29,8 +31,7 @@ class Connection {
  public:
     using Callback = void(redisAsyncContext *context, void *reply, void *data);
 
-    Connection(int epoll, uint64_t deadline_ns, uint64_t max_reply_bytes)
-        : epoll_(epoll), deadline_ns_(deadline_ns), max_reply_bytes_(max_reply_bytes) {}
+    Connection(int epoll, uint64_t deadline_ns) : epoll_(epoll), deadline_ns_(deadline_ns) {}
     Connection(const Connection &) = delete;
     Connection &operator=(const Connection &) = delete;
     ~Connection() { drop(ECANCELED); }
@@ -42,16 +43,19 @@ class Connection {
     // Ends it now, with this errno.
     void drop(int error_number);
     // False: it has ended, or there is no memory; the callback will not come. NULL: the reply does
-    // not matter.
-    bool send(std::string_view command, Callback *callback, void *data);
+    // not matter. A larger reply than `bounds` ends the connection.
+    bool send(std::string_view command, const Bounds &bounds, Callback *callback, void *data);
 
     bool is_ready() const { return is_ready_; }
     bool was_ready() const { return was_ready_; }
     bool has_ended() const { return context_ == nullptr; }
     uint64_t deadline_ns() const { return deadline_ns_; }  // of the login
     uint64_t queued_bytes() const;                         // that the socket has not taken yet
-    int error_number() const { return error_number_; }
+    // Why it ended, or is just ending: callbacks that get NULL may ask.
+    int error_number();
     const std::string &why() const { return why_; }  // it ended, for people
+    // What messages about this node must not show.
+    const Secrets &secrets() const { return secrets_; }
 
  private:
     void note_certificate();
@@ -63,10 +67,12 @@ class Connection {
     bool start_tls(const Address &address, const Tls &tls);
     void hook_into_epoll();
     void log_in(const Options &options);
+    void note_refusal();
 
     int epoll_;
     uint64_t deadline_ns_;
-    uint64_t max_reply_bytes_;
+    ReplyGuard guard_;
+    Secrets secrets_;
     redisAsyncContext *context_ = nullptr;
     SSL *ssl_ = nullptr;   // the context's
     uint32_t wanted_ = 0;  // of epoll
@@ -75,6 +81,9 @@ class Connection {
     int error_number_ = 0;
     std::string why_;
 };
+
+// For replies of a word, a number or a header, and for errors.
+constexpr Bounds kWord{0, 0, uint64_t{64} << 10};
 
 // Appends a command in RESP.
 void append_command(std::initializer_list<std::string_view> words, std::string *out);

@@ -24,7 +24,11 @@ namespace {
 constexpr uint64_t kMostQueuedBytes = uint64_t{1} << 20;
 constexpr uint32_t kMostFlights = 256;
 constexpr uint64_t kRetryNs = 10'000'000;
-constexpr uint64_t kReplyRoom = uint64_t{4} << 20;  // beside a value: a page of a scan
+// CLUSTER SLOTS: a range for each slot, of 32 objects: bounds, and three nodes with metadata. An
+// array of ranges, of nodes, of metadata, of its texts.
+constexpr Bounds kSlots{4, uint64_t{kSlotCount} * 32, uint64_t{32} << 20};
+// SCAN: a cursor and an array of names. A node may give more than it is asked for (1,000).
+constexpr Bounds kPage{2, 65'536, uint64_t{8} << 20};
 
 uint64_t clock_ns() {
     timespec time{};
@@ -253,8 +257,8 @@ Node *Lane::node_at(const Address &address) {
 void Lane::pump(Node *node) {
     if (node->waiting.empty() && !node->wants_topology && !node->wants_scan) return;
     if (node->connection == nullptr) {
-        node->connection = std::make_unique<Connection>(
-            epoll_, now_ns_ + options_.connect_timeout_ns, options_.max_value_bytes + kReplyRoom);
+        node->connection =
+            std::make_unique<Connection>(epoll_, now_ns_ + options_.connect_timeout_ns);
         node->connection->open(node->address, options_, tls_);
         if (node->connection->has_ended()) return clean_up(node);
         std::lock_guard lock(books_->mutex);
@@ -264,13 +268,13 @@ void Lane::pump(Node *node) {
     if (node->wants_topology) {
         command_.clear();
         append_command({"CLUSTER", "SLOTS"}, &command_);
-        node->wants_topology = !send_errand(node, Errand::topology, command_);
+        node->wants_topology = !send_errand(node, Errand::topology, kSlots, command_);
     }
     if (node->wants_scan) {
         command_.clear();
         append_command({"SCAN", cursor_, "MATCH", options_.prefix + "*", "COUNT", "1000"},
                        &command_);
-        node->wants_scan = !send_errand(node, Errand::scan, command_);
+        node->wants_scan = !send_errand(node, Errand::scan, kPage, command_);
     }
     while (!node->waiting.empty() && node->flight_count < kMostFlights &&
            node->connection->queued_bytes() < kMostQueuedBytes) {
@@ -288,10 +292,11 @@ void Lane::send(Node *node, Request *request) {
     append_step(*request);
     const std::string_view whole = command_;
     // hiredis expects a reply per call, so two commands are two calls.
-    const bool asked = asking_bytes == 0 ||
-                       node->connection->send(whole.substr(0, asking_bytes), nullptr, nullptr);
+    const bool asked = asking_bytes == 0 || node->connection->send(whole.substr(0, asking_bytes),
+                                                                   kWord, nullptr, nullptr);
     auto flight = std::make_unique<Flight>(Flight{this, node, Errand::request, request});
-    if (!asked || !node->connection->send(whole.substr(asking_bytes), on_reply, flight.get())) {
+    if (!asked || !node->connection->send(whole.substr(asking_bytes), bounds_of(*request), on_reply,
+                                          flight.get())) {
         return fail(request, ENOMEM);
     }
     request->asks = false;
@@ -301,9 +306,9 @@ void Lane::send(Node *node, Request *request) {
     books_->written_bytes += command_.size();
 }
 
-bool Lane::send_errand(Node *node, Errand errand, std::string_view command) {
+bool Lane::send_errand(Node *node, Errand errand, const Bounds &bounds, std::string_view command) {
     auto flight = std::make_unique<Flight>(Flight{this, node, errand, nullptr, scan_number_});
-    if (!node->connection->send(command, on_reply, flight.get())) return false;
+    if (!node->connection->send(command, bounds, on_reply, flight.get())) return false;
     static_cast<void>(flight.release());
     ++node->flight_count;
     books_->written_bytes += command.size();

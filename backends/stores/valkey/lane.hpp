@@ -100,7 +100,7 @@ class Lane {
     Node *node_at(const Address &address);
     void pump(Node *node);
     void send(Node *node, Request *request);
-    bool send_errand(Node *node, Errand errand, std::string_view command);
+    bool send_errand(Node *node, Errand errand, const Bounds &bounds, std::string_view command);
     void note_failure(Node *node, int error_number);
     void clean_up(Node *node);
 
@@ -108,6 +108,7 @@ class Lane {
     static void on_reply(redisAsyncContext *context, void *reply, void *data);
     void hear_flight(const Flight &flight, const redisReply *reply);
     void append_step(const Request &request);
+    Bounds bounds_of(const Request &request) const;
     void hear(Request *request, const redisReply &reply);
     void hear_error(Request *request, Node *node, std::string_view text);
     void redirect(Request *request, Node *node, std::string_view text);

@@ -63,11 +63,19 @@ constexpr const char *kNames[] = {"nodes",
                                   "known",
                                   "scan"};
 
+// A name or an address, and no URL: a password in one would reach the resolver and messages.
+bool is_host(std::string_view text) {
+    constexpr std::string_view kOthers = "-_.:%";
+    return !text.empty() && std::all_of(text.begin(), text.end(), [&](unsigned char c) {
+        return std::isalnum(c) != 0 || kOthers.find(c) != std::string_view::npos;
+    });
+}
+
 bool read_nodes(std::string_view text, std::vector<Address> *out) {
     while (true) {
         const size_t at = text.find(',');
         Address address;
-        if (!read_address(text.substr(0, at), &address) || address.host.empty()) return false;
+        if (!read_address(text.substr(0, at), &address) || !is_host(address.host)) return false;
         out->push_back(address);
         if (at == std::string_view::npos) return true;
         text.remove_prefix(at + 1);
@@ -101,7 +109,9 @@ bool read_milliseconds(std::string_view text, uint64_t *out_ns) {
 const char *read_text(std::string_view name, const char *value, Options *out) {
     const bool is_empty = *value == '\0';
     if (name == "nodes") {
-        return read_nodes(value, &out->nodes) ? "" : "host:port, several with commas";
+        return read_nodes(value, &out->nodes)
+                   ? ""
+                   : "host:port, several with commas, and no URL or password";
     }
     if (name == "username") return (out->username = value, is_empty ? "a name" : "");
     if (name == "password") return (out->password = value, is_empty ? "not empty" : "");
@@ -205,11 +215,8 @@ quire_status read_options(const quire_store_desc &desc, Options *out, quire_erro
         is_given[known - kNames] = true;
         const char *wanted = read_one(name, option.value, out);
         if (*wanted == '\0') continue;
-        if (name == "password") {
-            return fail(error, QUIRE_E_ARG, "option 'password' is wrong; it must be %s", wanted);
-        }
-        return fail(error, QUIRE_E_ARG, "option '%s' is '%.64s'; it must be %s", *known,
-                    option.value, wanted);
+        // A password may have been given under the wrong name.
+        return fail(error, QUIRE_E_ARG, "option '%s' is wrong; it must be %s", *known, wanted);
     }
     return check_together(*out, is_given, error);
 }

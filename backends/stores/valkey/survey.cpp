@@ -85,10 +85,12 @@ void Lane::hear_topology(Node *node, const redisReply &reply) {
     if (asked_ != node) return;  // too late
     const std::string_view text =
         reply.str == nullptr ? std::string_view() : std::string_view(reply.str, reply.len);
+    const char *problem = nullptr;
     if (text.starts_with("ERR This instance has cluster support disabled")) {
         topology_.set_single(node->address);
-    } else if (!topology_.read(reply, node->address)) {
-        const std::string why(text.empty() ? "it knows no slots" : text);
+    } else if (problem = topology_.read(reply, node->address); problem != nullptr) {
+        const bool is_error = reply.type == REDIS_REPLY_ERROR && !text.empty();
+        const std::string why = is_error ? node->connection->secrets().hidden(text) : problem;
         return lose_topology(node->address.text() + ": " + why, EPROTO);
     }
     asked_ = nullptr;

@@ -16,6 +16,8 @@ namespace quire::valkey {
 namespace {
 
 constexpr uint32_t kMostRedirects = 16;
+// Beside a value: another process may have put a larger one, which is read to say so.
+constexpr uint64_t kReplyRoom = uint64_t{4} << 20;
 
 std::string_view text_of(const redisReply &reply) {
     return reply.str == nullptr ? std::string_view() : std::string_view(reply.str, reply.len);
@@ -71,6 +73,11 @@ void Lane::append_step(const Request &request) {
     }
     if (request.kind() == QUIRE_STORE_GET) return append_command({"GET", request.name}, &command_);
     append_command({"GETRANGE", request.name, "0", std::to_string(kHeaderBytes - 1)}, &command_);
+}
+
+Bounds Lane::bounds_of(const Request &request) const {
+    const bool wants_value = request.kind() == QUIRE_STORE_GET && request.step == Step::begin;
+    return wants_value ? Bounds{0, 0, options_.max_value_bytes + kReplyRoom} : kWord;
 }
 
 // Replies. ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include <cstring>
 #include <new>
 
 #include "shared/refusal.hpp"
@@ -13,10 +14,16 @@ namespace quire::valkey {
 
 namespace {
 
+// Only what is a path at first sight is shown: a file's content, or a password, may have been given
+// instead of it.
 quire_status refuse_file(const char *option, const std::string &path, quire_error *error) {
-    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+    const unsigned long first = ERR_peek_error();
+    const char *reason = ERR_SYSTEM_ERROR(first) ? std::strerror(ERR_GET_REASON(first))
+                                                 : ERR_reason_error_string(ERR_peek_last_error());
     ERR_clear_error();
-    return fail(error, QUIRE_E_ARG, "option '%s': %.200s cannot be used: %s", option, path.c_str(),
+    const bool is_shown = path.starts_with('/') && path.find('\n') == std::string::npos;
+    return fail(error, QUIRE_E_ARG, "option '%s': %.200s cannot be used: %s", option,
+                is_shown ? path.c_str() : "the file",
                 reason != nullptr ? reason : "no reason is known");
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 
 namespace quire::valkey {
 
@@ -36,6 +37,21 @@ bool read_node(const redisReply &node, const Address &asked, Address *out) {
     if (!is_numeric(host)) return false;
     *out = {host, static_cast<uint16_t>(port)};
     return true;
+}
+
+// Where each address is in a list: a hostile node may tell very many.
+using Places = std::map<Address, uint16_t>;
+
+uint16_t place_in(Places *places, const Address &address, std::vector<Address> *addresses) {
+    const auto [at, is_new] =
+        places->try_emplace(address, static_cast<uint16_t>(addresses->size()));
+    if (is_new) addresses->push_back(address);
+    return at->second;
+}
+
+bool is_named(const redisReply &node) {
+    return node.type == REDIS_REPLY_ARRAY && node.elements >= 2 &&
+           !text_of(node.element[0]).empty();
 }
 
 bool read_range(const redisReply &range, uint32_t *first, uint32_t *last) {
@@ -78,25 +94,36 @@ uint16_t Topology::place_of(std::vector<Address> *addresses, const Address &addr
     return static_cast<uint16_t>(at - addresses->begin());
 }
 
-bool Topology::read(const redisReply &reply, const Address &asked) {
-    if (reply.type != REDIS_REPLY_ARRAY) return false;
+const char *Topology::read(const redisReply &reply, const Address &asked) {
+    constexpr const char *kNotSlots = "its answer to CLUSTER SLOTS tells no slots";
+    if (reply.type != REDIS_REPLY_ARRAY || reply.elements > kSlotCount) return kNotSlots;
     Topology read;
+    Places nodes, primaries;
+    bool has_names = false;
     for (size_t i = 0; i < reply.elements; ++i) {
         const redisReply &range = *reply.element[i];
         uint32_t first = 0, last = 0;
-        if (!read_range(range, &first, &last)) return false;
+        if (!read_range(range, &first, &last)) return kNotSlots;
         for (size_t j = 2; j < range.elements; ++j) {
             Address address;
-            if (!read_node(*range.element[j], asked, &address)) continue;
-            place_of(&read.nodes_, address);
+            if (!read_node(*range.element[j], asked, &address)) {
+                has_names |= is_named(*range.element[j]);
+                continue;
+            }
+            place_in(&nodes, address, &read.nodes_);
+            if (read.nodes_.size() > kSlotCount) return kNotSlots;
             if (j != 2) continue;
-            const uint16_t owner = place_of(&read.primaries_, address);
+            const uint16_t owner = place_in(&primaries, address, &read.primaries_);
             std::fill(read.owners_.begin() + first, read.owners_.begin() + last + 1, owner);
         }
     }
-    if (!read.is_known()) return false;
+    if (!read.is_known()) {
+        return has_names ? "it tells the names of its nodes and not their addresses, which a node "
+                           "announces by cluster-announce-ip"
+                         : "it knows no slots";
+    }
     *this = std::move(read);
-    return true;
+    return nullptr;
 }
 
 void Topology::set_single(const Address &address) {

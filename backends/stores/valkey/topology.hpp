@@ -31,9 +31,9 @@ bool read_redirect(std::string_view text, Redirect *out);
 
 class Topology {
  public:
-    // Takes the reply to CLUSTER SLOTS from the node at `asked`. False: it is not such a reply, or
-    // names no owner; nothing changed.
-    bool read(const redisReply &reply, const Address &asked);
+    // Takes the reply to CLUSTER SLOTS from the node at `asked`. NULL, or in words why not: it is
+    // not such a reply, or names no owner; then nothing changed.
+    const char *read(const redisReply &reply, const Address &asked);
     // A server that is no cluster owns all slots.
     void set_single(const Address &address);
     void move(uint16_t slot, const Address &address);
