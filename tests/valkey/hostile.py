@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 
-from client import DONE, FAILED, FIND, GET, PUT, REMOVE, Refusal, Store
+from client import DONE, FAILED, FIND, GET, PUT, REMOVE, Refusal, Store, name_of
 from cluster import until
 from faults import expect
 
@@ -363,9 +363,45 @@ def repeated_nodes_are_tried_once():
             expect(store.one(PUT, 1, 100).outcome == DONE, "a put")
 
 
+def page(cursor, names):
+    return b"*2\r\n" + bulk(cursor) + b"*%d\r\n" % len(names) + b"".join(map(bulk, names))
+
+
+def scans_end():
+    """A cursor that never comes to 0 is followed at a pace, and not for ever where it stands."""
+    names = [name_of(f"seen {i}").encode() for i in range(500)]
+    with Node() as node:
+        turn = iter(range(1, 10_000_000))
+        node.instead = {"SCAN": lambda _: page(b"%d" % next(turn), names)}
+        with Store(nodes=node.nodes(), scan=1, timeout=20_000, known=10_000) as store:
+            began, count = time.monotonic(), node.counts["SCAN"]
+            time.sleep(2)
+            rate = (node.counts["SCAN"] - count) / (time.monotonic() - began)
+            print(f"{rate:.0f} pages a second")
+            expect(rate <= 1_100, f"{rate} pages a second")
+            expect(store.stats()["records"] == 500, store.stats())
+            expect(store.one(PUT, 1, 100).outcome == DONE, "a put meanwhile")
+        for what, answer in {
+                "the same cursor": page(b"7", []), "a long cursor": page(b"9" * 1_000, []),
+                "no page": b"*0\r\n", "one element": b"*1\r\n:0\r\n",
+                "a page of pages": b"*2\r\n*0\r\n$1\r\na\r\n",
+                "65,536 names": b"*2\r\n$1\r\n5\r\n*65536\r\n"}.items():
+            node.instead, node.counts = {"SCAN": lambda _, answer=answer: answer}, {}
+            began = time.monotonic()
+            with Store(nodes=node.nodes(), scan=1, timeout=20_000) as store:
+                took = time.monotonic() - began
+                expect(took < 9, f"{what}: {took} s to open")
+                time.sleep(0.5)
+                expect(node.counts["SCAN"] <= 3, f"{what}: {node.counts}")
+                serves_again(store, node)
+        node.instead = {"SCAN": lambda _: page(b"0", names + [b"quire:", b"quire:zz", b"\0" * 70])}
+        with Store(nodes=node.nodes(), scan=60, timeout=20_000) as store:
+            expect(store.stats()["recovered"] == 500, store.stats())
+
+
 LIST = [wrong_answers_end_a_request_at_once, wrong_answers_end_an_open_at_once,
         large_topologies_are_read_or_refused, only_ok_is_stored, secrets_are_in_no_message,
-        a_password_file_is_read_again, repeated_nodes_are_tried_once]
+        a_password_file_is_read_again, repeated_nodes_are_tried_once, scans_end]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

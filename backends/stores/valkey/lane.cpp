@@ -142,7 +142,7 @@ uint64_t Lane::next_event_ns() const {
     if (asked_ != nullptr) next = topology_deadline_ns_;
     if (sweep_at_ != 0 || !unrouted_.empty()) return 0;
     if (scanned_ != nullptr) {
-        next = std::min(next, scan_deadline_ns_);
+        next = std::min({next, scan_deadline_ns_, page_due_ns_});
     } else if (topology_.is_known()) {
         next = std::min(next, scan_due_ns_);
     }

@@ -126,6 +126,7 @@ class Lane {
     void drop_strangers();
     void begin_scan();
     void scan_next();
+    void ask_for_page();
     void hear_scan(const redisReply &reply);
     void end_scan(bool is_whole);
     void sweep();
@@ -171,6 +172,8 @@ class Lane {
     Node *scanned_ = nullptr;
     std::vector<Address> left_to_scan_;
     std::string cursor_;
+    uint64_t page_due_ns_ = 0;  // of the next page; UINT64_MAX: it was asked for
+    uint32_t pages_left_ = 0;   // of the node that is scanned
     uint64_t sweep_at_ = 0;
 };
 

@@ -18,6 +18,11 @@ constexpr uint64_t kCalmNs = 30 * kSecond;            // between looks where all
 constexpr uint64_t kTroubledNs = 500 * kMillisecond;  // while a node fails
 constexpr uint64_t kLeastNs = 100 * kMillisecond;     // between any two
 constexpr uint64_t kSweepCount = 4'096;               // of the index, under its mutex
+// A node's cursor need not come to its end: pages are asked for at a pace, and so many are 100
+// million keys, the most that `known` may be.
+constexpr uint64_t kPageNs = kMillisecond;
+constexpr uint32_t kMostPages = 100'000;
+constexpr size_t kMostCursor = 20;  // digits of a u64
 
 bool contains(const std::vector<Address> &addresses, const Address &address) {
     return std::find(addresses.begin(), addresses.end(), address) != addresses.end();
@@ -38,6 +43,7 @@ void Lane::survey() {
         end_scan(false);
         note_failure(silent, ETIMEDOUT);
     }
+    if (scanned_ != nullptr && now_ns_ >= page_due_ns_) ask_for_page();
     const bool may_scan = topology_.is_known() && !is_scanning_ && sweep_at_ == 0;
     if (may_scan && now_ns_ >= scan_due_ns_) begin_scan();
     sweep();
@@ -150,8 +156,16 @@ void Lane::scan_next() {
     if (!node->breaker.allows(now_ns_)) return end_scan(false);
     scanned_ = node;
     cursor_.assign(1, '0');  // an "=" of GCC 12 warns of nothing
-    node->wants_scan = true;
-    scan_deadline_ns_ = now_ns_ + options_.timeout_ns + options_.connect_timeout_ns;
+    pages_left_ = kMostPages;
+    ask_for_page();
+    scan_deadline_ns_ += options_.connect_timeout_ns;
+}
+
+void Lane::ask_for_page() {
+    --pages_left_;
+    page_due_ns_ = UINT64_MAX;
+    scanned_->wants_scan = true;
+    scan_deadline_ns_ = now_ns_ + options_.timeout_ns;
 }
 
 void Lane::hear_scan(const redisReply &reply) {
@@ -170,10 +184,17 @@ void Lane::hear_scan(const redisReply &reply) {
             books_->index.see(key);
         }
     }
-    cursor_.assign(reply.element[0]->str, reply.element[0]->len);
-    if (cursor_ == "0") return scan_next();
-    scanned_->wants_scan = true;
-    scan_deadline_ns_ = now_ns_ + options_.timeout_ns;
+    const std::string cursor(reply.element[0]->str, reply.element[0]->len);
+    if (cursor == "0") return scan_next();
+    const bool goes_on = cursor != cursor_ && cursor.size() <= kMostCursor;
+    if (!goes_on || pages_left_ == 0) {
+        end_scan(false);
+        scan_due_ns_ = now_ns_ + std::max(options_.scan_ns, kCalmNs);
+        return;
+    }
+    cursor_ = cursor;
+    page_due_ns_ = now_ns_ + kPageNs;
+    scan_deadline_ns_ = page_due_ns_ + options_.timeout_ns;
 }
 
 void Lane::end_scan(bool is_whole) {
