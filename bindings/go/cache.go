@@ -59,6 +59,7 @@ type Group struct {
 	Scale, VScale                      Scale
 	Blocks                             int // in its pool; 0: from CacheOptions
 	BlockTokens                        int // of its blocks; 0: the cache's
+	StateInterval, DraftStates         int // only for GroupRecurrent
 }
 
 // Shard is one device's part of a cache; a count of 0 means all that follow.
@@ -145,6 +146,9 @@ func describeGroups(a *arena, n *counts, groups []Group) *C.quire_group_desc {
 			k_scale:      C.uint32_t(group.Scale),
 			v_scale:      C.uint32_t(group.VScale),
 			block_tokens: n.u32(of("Groups", i, "BlockTokens"), group.BlockTokens),
+
+			state_interval: n.u32(of("Groups", i, "StateInterval"), group.StateInterval),
+			draft_states:   n.u32(of("Groups", i, "DraftStates"), group.DraftStates),
 		}
 		unsafe.Slice(array, len(groups))[i] = desc
 	}

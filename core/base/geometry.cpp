@@ -27,6 +27,28 @@ Status check_latent(const quire_group_desc &desc, uint32_t index) {
     return Status{};
 }
 
+// How many states of a recurrence there are.
+Status check_states(const quire_group_desc &desc, uint32_t index, uint32_t block_tokens) {
+    if (desc.state_interval == 0 && desc.draft_states == 0) return Status{};
+    if (desc.kind != QUIRE_GROUP_RECURRENT) {
+        return fail(QUIRE_E_ARG,
+                    "groups[{}] has a state_interval or draft_states: only a recurrent group has "
+                    "states",
+                    index);
+    }
+    if (desc.state_interval == 0 || desc.state_interval % block_tokens != 0) {
+        return fail(QUIRE_E_ARG,
+                    "groups[{}].state_interval is {}: must be a multiple of its block_tokens, and "
+                    "above 0 where there are draft_states",
+                    index, desc.state_interval);
+    }
+    if (desc.draft_states > kMaxDraftStates) {
+        return fail(QUIRE_E_ARG, "groups[{}].draft_states is {}: at most 64", index,
+                    desc.draft_states);
+    }
+    return Status{};
+}
+
 Status check_group(const quire_group_desc &desc, uint32_t index) {
     if (desc.kind > QUIRE_GROUP_RECURRENT) {
         return fail(QUIRE_E_UNSUPPORTED, "groups[{}].kind {} is not known", index, desc.kind);
@@ -180,10 +202,13 @@ Status choose_size(const quire_group_desc &desc, uint32_t index, uint32_t unit, 
 Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_tokens,
                   GroupGeometry *g) {
     QUIRE_TRY(check_group(desc, index));
+    QUIRE_TRY(check_states(desc, index, block_tokens));
     g->size = BlockSize(block_tokens);
     g->kind = desc.kind;
     g->full = desc.kind == QUIRE_GROUP_FULL || desc.kind == QUIRE_GROUP_LATENT;
     g->recurrent = desc.kind == QUIRE_GROUP_RECURRENT;
+    g->state_interval = desc.state_interval;
+    g->draft_states = desc.draft_states;
     g->windowed =
         desc.kind == QUIRE_GROUP_WINDOW || desc.kind == QUIRE_GROUP_CHUNKED || g->recurrent;
     g->cross = desc.kind == QUIRE_GROUP_CROSS;
@@ -413,6 +438,7 @@ Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *group
         out->any_window |= out->groups[g].windowed;
         out->any_cross |= out->groups[g].cross;
         out->any_recurrent |= out->groups[g].recurrent;
+        out->any_dense |= out->groups[g].recurrent && out->groups[g].state_interval == 0;
         if (out->layer_count > kMaxLayers) {
             return fail(QUIRE_E_LIMIT, "more than {} layers", kMaxLayers);
         }

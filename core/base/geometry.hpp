@@ -28,6 +28,7 @@ constexpr uint32_t kMaxBlockTokens = 4096;  // in a cache without memory
 // Kernels, and with them sessions and tiers, know powers of two up to this.
 constexpr uint32_t kMaxDeviceBlockTokens = 256;
 constexpr uint32_t kMaxSpanTokens = 65536;  // of a node of the prefix tree
+constexpr uint32_t kMaxDraftStates = 64;
 
 struct GroupGeometry {
     BlockSize size;          // of its blocks
@@ -36,7 +37,10 @@ struct GroupGeometry {
     bool full = false;       // keeps every token's block: full attention and latent
     bool windowed = false;   // gives up blocks that have left its window or chunk, or old states
     bool recurrent = false;  // a block holds the state after its last token
-    bool cross = false;      // holds the other input; its table does not grow with the tokens
+    // Of a recurrent group whose table names one state, the newest: where a snapshot is published.
+    uint32_t state_interval = 0;
+    uint32_t draft_states = 0;  // blocks after that of the running state
+    bool cross = false;         // holds the other input; its table does not grow with the tokens
     uint32_t window = 0;
     uint32_t sink_tokens = 0;
     uint32_t kept_blocks = 0;  // in front of a window, for the sinks
@@ -68,6 +72,10 @@ struct GroupGeometry {
         if (kind == QUIRE_GROUP_CHUNKED) return size.block_of(position - position % window);
         return size.block_of(position - window + 1);
     }
+    // True if the block may be published when it is full.
+    bool is_snapshot(uint32_t index) const {
+        return state_interval == 0 || size.first_token(index + 1) % state_interval == 0;
+    }
     // Number of blocks before token `n` (at a block boundary) that the token at n needs, not
     // counting the kept ones.
     uint32_t needed_before(uint32_t n) const { return size.block_of(n) - first_visible_block(n); }
@@ -84,6 +92,7 @@ struct GroupGeometry {
         if (recurrent) {
             const uint32_t snapshots = size.block_of(n);
             if (n == computed) return n;  // the running state
+            if (state_interval != 0) return 0;
             return snapshots > null_front ? size.first_token(snapshots) : 0;
         }
         if (null_front <= kept_blocks || null_front <= first_visible_block(n) ||
@@ -108,8 +117,9 @@ struct Geometry {
     bool any_window = false;
     bool any_cross = false;
     bool any_recurrent = false;
-    bool one_pool = false;  // all groups take their blocks from one pool
-    bool uniform = true;    // all groups have the cache's block_tokens
+    bool any_dense = false;  // recurrent, with a state in every block
+    bool one_pool = false;   // all groups take their blocks from one pool
+    bool uniform = true;     // all groups have the cache's block_tokens
     GroupGeometry groups[kMaxGroups];
 
     // Pools that hold different blocks, and the one that a group has.

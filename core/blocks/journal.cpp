@@ -329,6 +329,18 @@ void Journal::detach(uint32_t node) {
     }
 }
 
+void Journal::withdraw(uint32_t group, uint32_t block) {
+    BlockPool &pool = *pools_[group];
+    const uint32_t node = pool[block].node;
+    tree_.change_blocks(node)[tree_.entry_of(node, group, block)] = kNullBlock;
+    if (pool[block].state == BlockState::cached) {
+        release_named(group, block);
+    } else {
+        pool[block].node = kNone;
+    }
+    if (!any_full_) tree_.free_if_bare(node);
+}
+
 // Frees a cached or parked block. One that the open step demoted stays held until the step's edit
 // of it is undone or settled.
 void Journal::release_named(uint32_t group, uint32_t named) {

@@ -245,6 +245,9 @@ class Journal {
     // ancestor that stays, or kNone; with full-attention groups always kNone. Not for the open
     // step.
     uint32_t forget(uint32_t node);
+    // Takes a block from the node that names it; the node's others stay. A cached block becomes
+    // free. Not for the open step.
+    void withdraw(uint32_t group, uint32_t block);
     // Takes a node's blocks from it, and frees it unless nodes below need it. For caches without
     // full-attention groups.
     void strip(uint32_t node) {

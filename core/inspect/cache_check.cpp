@@ -2,6 +2,7 @@
 
 #include "core/inspect/cache_check.hpp"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
@@ -437,6 +438,8 @@ Status CacheCheck::check_item(const Change &change, uint32_t group) const {
     uint32_t end = change.first_position + change.compute_count;
     uint32_t position = change.first_position;
     const BlockSize size = size_of(group);
+    if (books_.geometry.groups[group].state_interval != 0)  // it writes one state
+        position = std::max(position, size.first_token(size.block_of(end - 1)));
     while (position < end) {
         uint32_t k = size.block_of(position);
         uint32_t slot = size.slot_of(position);

@@ -82,6 +82,11 @@ uint64_t digest_geometry(const Geometry &geometry, const LayerInGroup *places,
         const uint32_t block_tokens = geometry.groups[g].size.tokens();
         hash = mix(&block_tokens, sizeof block_tokens, hash);
     }
+    for (uint32_t g = 0; g < geometry.group_count && geometry.any_recurrent; ++g) {
+        const uint32_t states[] = {geometry.groups[g].state_interval,
+                                   geometry.groups[g].draft_states};
+        hash = mix(states, sizeof states, hash);
+    }
     constexpr uint32_t one_pool = 1;
     if (geometry.one_pool) hash = mix(&one_pool, sizeof one_pool, hash);
     if (!scales.empty()) hash = mix(scales.data(), scales.size() * sizeof(float), hash);

@@ -30,14 +30,13 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
                     "items[{}]: {} drafts were not accepted: call quire_seq_accept or _accept_path",
                     i, state.drafts);
     }
-    const bool may_go_back =
-        item.draft_count != 0 || item.lookahead != 0 || item.mask_kind != QUIRE_MASK_NONE;
+    const bool may_go_back = item.draft_count != 0 || item.mask_kind != QUIRE_MASK_NONE ||
+                             (item.lookahead != 0 && books.geometry.any_dense);
     if (books.geometry.any_recurrent && may_go_back) {
-        return fail(
-            QUIRE_E_UNSUPPORTED,
-            "items[{}] has drafts, lookahead or a mask: the state of a recurrent group after "
-            "a token cannot be had back",
-            i);
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "items[{}] has drafts, a mask, or lookahead without a state_interval: the "
+                    "state of a recurrent group after a token cannot be had back",
+                    i);
     }
     uint64_t known = uint64_t{state.known} + item.token_count;
     if (known + item.lookahead > books.geometry.max_sequence_tokens) {

@@ -13,6 +13,11 @@ Status Drafts::accept(uint64_t handle, uint32_t count) {
         return fail(QUIRE_E_ARG, "count is {}: the last item had {} drafts and lookahead", count,
                     state.drafts + state.lookahead);
     }
+    if (count > state.drafts && books_.geometry.any_recurrent) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "count is {}, with lookahead: a recurrent group has no state after that",
+                    count);
+    }
     if ((state.flags & Sequence::kSwapped) != 0) {
         return fail(QUIRE_E_BUSY, "the sequence is swapped out: add it to a step first");
     }

@@ -355,7 +355,17 @@ Status LeasePrefixes::forget(uint64_t handle, uint32_t group, const int32_t *ids
     }
     *forgotten = 0;
     for (uint32_t i = 0; i < count; ++i) {
-        uint32_t node = books_.journal.pool(group)[static_cast<uint32_t>(ids[i])].node;
+        const auto block = static_cast<uint32_t>(ids[i]);
+        const Block &b = books_.journal.pool(group)[block];
+        uint32_t node = b.node;
+        if (books_.geometry.groups[group].recurrent && node != kNone) {
+            const BlockTable &own = books_.journal.table(lease, group);
+            const bool holds = books_.journal.lease_index(lease, group).find(own, block) != kNone;
+            if (b.refs > (holds ? 1u : 0u)) continue;
+            books_.journal.withdraw(group, block);
+            ++*forgotten;
+            continue;
+        }
         if (node == kNone || is_held_elsewhere(lease, node)) continue;
         books_.journal.forget(node);
         ++*forgotten;

@@ -71,10 +71,28 @@ void Needs::measure_found(Plan *plan, uint32_t group) const {
     }
 }
 
+// True if the item ends in another block than the state is in that it goes on from.
+bool Needs::moves_state(const Plan &plan, uint32_t group) const {
+    const uint32_t length = books_.journal.table(plan.sequence, group).length;
+    return StateMove(books_.geometry.groups[group], plan.position, plan.compute, plan.room_tokens,
+                     length)
+        .crosses;
+}
+
+// length: of the table after hits and what is swapped in.
+void Needs::measure_state(Plan *plan, uint32_t group, uint32_t length) const {
+    const StateMove move(books_.geometry.groups[group], plan->position, plan->compute,
+                         plan->room_tokens, length);
+    plan->length[group] = move.length;
+    plan->fresh[group] += move.fresh;
+    plan->takes = plan->takes || move.crosses || move.fresh != 0 || plan->copy_tail[group];
+}
+
 void Needs::measure(Plan *plan) {
     plan->takes = plan->admission || books_.sequences[plan->sequence].state.move_count != 0;
     uint32_t end = plan->position + plan->compute;
     uint32_t reserved = end == plan->known ? end + plan->lookahead : end;
+    plan->room_tokens = reserved;
     uint32_t cross_tokens = books_.sequences[plan->sequence].cross_tokens;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         const GroupGeometry &group = books_.geometry.groups[g];
@@ -96,8 +114,13 @@ void Needs::measure(Plan *plan) {
                 length = group.cross ? 0 : plan->hit_blocks * group.per_span;
                 plan->fresh[g] = plan->promoted[g];
             }
-        } else if (!group.size.begins_at(plan->position) && !group.cross) {
+        } else if (!group.size.begins_at(plan->position) && !group.cross &&
+                   (group.state_interval == 0 || !moves_state(*plan, g))) {
             plan->copy_tail[g] = !tail_is_writable(plan->sequence, g, plan->position);
+        }
+        if (group.state_interval != 0) [[unlikely]] {
+            measure_state(plan, g, length);
+            continue;
         }
         uint32_t target = books_.geometry.table_length(g, reserved, cross_tokens);
         plan->length[g] = target > length ? target : length;

@@ -6,6 +6,7 @@
 // Threads: none; Cache holds its lock.
 #pragma once
 
+#include "core/base/state_move.hpp"
 #include "core/steps/plan.hpp"
 
 namespace quire {
@@ -26,6 +27,8 @@ class Needs {
  private:
     void measure_passed(Plan *plan, uint32_t group) const;
     void measure_found(Plan *plan, uint32_t group) const;
+    void measure_state(Plan *plan, uint32_t group, uint32_t length) const;
+    bool moves_state(const Plan &plan, uint32_t group) const;
     bool tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position);
 
     CacheBooks &books_;

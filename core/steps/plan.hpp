@@ -15,7 +15,8 @@ struct Plan {
     uint32_t position;  // of the first token to compute
     uint32_t compute;
     uint32_t lookahead;
-    uint32_t hit_blocks;  // of the prefix that was found: spans of the tree
+    uint32_t room_tokens;  // that the tables shall have room for
+    uint32_t hit_blocks;   // of the prefix that was found: spans of the tree
     uint32_t query_tokens;
     bool admission;  // nothing of the sequence is on the device yet
     bool takes;      // takes any block or hit

@@ -218,7 +218,8 @@ Room Prefixes::publish_room(uint32_t sequence, uint64_t end, bool swapped) const
 
 [[gnu::always_inline]] inline bool Prefixes::is_bare(uint32_t sequence, uint32_t index) const {
     return each_block(index, [&](uint32_t g, uint32_t i) {
-        return books_.journal.table(sequence, g).ids.data[i] == kNullBlock;
+        return books_.journal.table(sequence, g).ids.data[i] == kNullBlock ||
+               !books_.geometry.groups[g].is_snapshot(i);
     });
 }
 
@@ -273,11 +274,13 @@ void Prefixes::leave_to_past(uint32_t group, uint32_t block) {
         const uint32_t first = tree.first_entry(g);
         if (group.cross) continue;
         if (books_.geometry.uniform) [[likely]] {
-            attach_block(g, index, first, whole);
+            if (group.is_snapshot(index)) [[likely]]
+                attach_block(g, index, first, whole);
             continue;
         }
         for (uint32_t k = 0; k < group.per_span; ++k) {
             const uint32_t i = index * group.per_span + k;
+            if (!group.is_snapshot(i)) continue;
             const Content content{ready, depends_on.up_to(group.size.first_token(i + 1))};
             attach_block(g, i, first + k, content);
             if (tree.blocks(node)[first + k] != kNullBlock)

@@ -2,6 +2,8 @@
 
 #include "core/steps/taking.hpp"
 
+#include "core/base/state_move.hpp"
+
 namespace quire {
 
 namespace {
@@ -53,6 +55,9 @@ Room Taking::take_room(const Plan &plan) const {
             room = room + take + kCopyTailRoom;
         }
         uint64_t fresh = plan.length[g] > kept ? plan.length[g] - kept : 0;
+        // Entries that become null, or change places, and the state's.
+        if (books_.geometry.groups[g].state_interval != 0) [[unlikely]]
+            room = room + (length + 1) * Journal::kSetEntry + Journal::kDropRef + Journal::kCopy;
         room = room + fresh * take +
                books_.journal.zeroes(fresh, tenants_.taker(plan.sequence, false));
     }
@@ -230,6 +235,40 @@ void Taking::copy_tail(const Plan &plan, uint32_t group) {
     books_.journal.let_go(group, shared, plan.sequence, {s.last_step, true, false, true});
 }
 
+// The blocks that the table lacks at its end.
+void Taking::take_rest(const Plan &plan, uint32_t group) {
+    Sequence &s = books_.sequences[plan.sequence];
+    BlockTable &t = books_.journal.table(plan.sequence, group);
+    while (t.length < plan.length[group]) {
+        uint32_t block = books_.journal.take(group, books_.records.open().barrier,
+                                             tenants_.taker(plan.sequence, false));
+        books_.journal.append_entry(&s, plan.sequence, group, block);
+    }
+}
+
+// Gives the state another block, if the item ends in one, and takes what the table lacks: see
+// state_move.hpp.
+void Taking::take_state(const Plan &plan, uint32_t group) {
+    Sequence &s = books_.sequences[plan.sequence];
+    BlockTable &t = books_.journal.table(plan.sequence, group);
+    const StateMove move(books_.geometry.groups[group], plan.position, plan.compute,
+                         plan.room_tokens, t.length);
+    if (!move.crosses) return take_rest(plan, group);
+    while (t.length < move.to) books_.journal.append_entry(&s, plan.sequence, group, kNullBlock);
+    for (uint32_t i = move.first(); i < move.first() + move.passed; ++i) {
+        const uint32_t block = t.ids.data[i];
+        books_.journal.set_entry(&s, plan.sequence, group, i, kNullBlock);
+        books_.journal.append_entry(&s, plan.sequence, group, block);
+    }
+    take_rest(plan, group);
+    t.null_front = move.to;
+    if (!move.has_state) return;
+    const uint32_t older = t.ids.data[move.from];
+    books_.journal.copy(QUIRE_COPY_ON_WRITE, group, older, t.ids.data[move.to]);
+    books_.journal.set_entry(&s, plan.sequence, group, move.from, kNullBlock);
+    books_.journal.let_go(group, older, plan.sequence, {s.last_step, true, false, true});
+}
+
 // Makes the sequence the owner of the block that it goes on writing, if it is not.
 void Taking::own_tail(const Plan &plan, uint32_t group) {
     const BlockTable &t = books_.journal.table(plan.sequence, group);
@@ -250,7 +289,9 @@ void Taking::take_all(Plan *plan, Change *change) {
     uint32_t sequence = plan->sequence;
     Sequence &s = books_.sequences[sequence];
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        bool grows = plan->length[g] != books_.journal.table(sequence, g).length;
+        // A state may change places in a table that does not grow.
+        bool grows = plan->length[g] != books_.journal.table(sequence, g).length ||
+                     (plan->takes && books_.geometry.groups[g].state_interval != 0);
         bool passes = plan->passed[g] != 0;
         if (grows || passes || plan->copy_tail[g] || plan->admission)
             books_.journal.note_shape(s, sequence, g);
@@ -261,8 +302,10 @@ void Taking::take_all(Plan *plan, Change *change) {
         BlockTable &t = books_.journal.table(sequence, g);
         const BlockSize size = books_.geometry.groups[g].size;
         uint32_t index = size.block_of(plan->position);
-        bool inside_block =
-            size.first_token(index) != plan->position && !books_.geometry.groups[g].cross;
+        const uint32_t end = size.block_of(plan->position + plan->compute - 1);
+        const bool one_state = books_.geometry.groups[g].state_interval != 0;
+        bool inside_block = size.first_token(index) != plan->position &&
+                            !books_.geometry.groups[g].cross && !(one_state && end != index);
         if (plan->swapped) {
             swap_in(*plan, change, g);
         } else if (plan->loaded_blocks != 0) {
@@ -278,12 +321,8 @@ void Taking::take_all(Plan *plan, Change *change) {
         }
         if (plan->load != nullptr) [[unlikely]]
             let_load_go(*plan, change, g);
-        while (t.length < plan->length[g]) {
-            uint32_t block = books_.journal.take(g, books_.records.open().barrier,
-                                                 tenants_.taker(sequence, false));
-            books_.journal.append_entry(&s, sequence, g, block);
-        }
-        t.writable = size.block_of(plan->position + plan->compute - 1);
+        one_state ? take_state(*plan, g) : take_rest(*plan, g);
+        t.writable = end;
     }
 }
 

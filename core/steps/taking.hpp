@@ -44,6 +44,8 @@ class Taking {
     void let_load_go(const Plan &plan, Change *change, uint32_t group);
     void copy_tail(const Plan &plan, uint32_t group);
     void own_tail(const Plan &plan, uint32_t group);
+    void take_rest(const Plan &plan, uint32_t group);
+    void take_state(const Plan &plan, uint32_t group);
     void take_all(Plan *plan, Change *change);
     void open_change(Change *change, uint32_t position, uint32_t count);
     void note_drafts(const quire_step_item &item, const Change &change, Sequence *s);

@@ -44,6 +44,7 @@ void Witness::note_table(const StepRecord &record, const Change &change, uint32_
 uint32_t Witness::wanted_slots(const Change &change, const quire_block_copy &copy) const {
     const BlockSize size = books_.geometry.groups[copy.group].size;
     uint32_t all = size.tokens();
+    if (books_.geometry.groups[copy.group].recurrent) return all;  // a state is not of single slots
     if (copy.kind == QUIRE_COPY_ON_WRITE) return size.slot_of(change.first_position);
     if (copy.kind != QUIRE_COPY_SWAP_OUT || books_.geometry.groups[copy.group].cross) return all;
     const BlockTable &t = books_.journal.table(change.sequence, copy.group);

@@ -210,7 +210,8 @@ QUIRE_EXPORT quire_status quire_lease_publish(quire_cache *cache, quire_step ste
                                               quire_error *error);
 /* Withdraws published blocks of the lease's namespace, with the same place of all groups: none of
  * them is found any more, nor anything after them. Those that a sequence or another lease holds
- * stay. `forgotten` receives how many of the ids were withdrawn.
+ * stay. In a recurrent group only the states are withdrawn: no hit ends at them. `forgotten`
+ * receives how many of the ids were withdrawn.
  * Errors   QUIRE_E_ARG   a block is neither held by the lease nor published in its namespace;
  *                        nothing changed.
  *          QUIRE_E_BUSY  a step is open.

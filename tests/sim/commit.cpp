@@ -222,6 +222,44 @@ void World::follow_swaps(Step &step, const std::vector<quire_block_copy> &copies
     }
 }
 
+// The one state that a row leaves goes on from the one after the token before it, which is in the
+// same block by now, and the step's hits depend on what that depends on. Blocks after it are the
+// engine's to fill.
+void World::write_state(const Step &step, const Row &row, uint32_t group) {
+    Sequence &seq = *find(row.seq);
+    const uint32_t end = row.first + row.count;
+    const uint32_t at = (end - 1) / config.block_size(group);
+    if (at >= table_.size() || table_[at] == 0)
+        fail("table-null",
+             "step %u sequence %u group %u: the block of token %u, its state's, is "
+             "null",
+             step.id, seq.id, group, end - 1);
+    for (uint32_t i = 0; i < at; ++i)
+        if (table_[i] != 0)
+            fail("state-older", "step %u sequence %u group %u: block %d before that of its state",
+                 step.id, seq.id, group, table_[i]);
+    if (row.first != 0 &&
+        memory_.read(group, table_[at], 0, step.actor) != seq.content(row.first - 1))
+        fail("state", "step %u sequence %u group %u: block %d has no state after token %u", step.id,
+             seq.id, group, table_[at], row.first - 1);
+    const uint8_t depends = seq.depends[end - 1];
+    memory_.write(group, table_[at], 0, seq.content(end - 1), depends, step.actor);
+    memory_.note_token(group, table_[at], 0);
+    note_slot(seq, group, table_[at], 0, end - 1, seq.content(end - 1), true);
+    const uint32_t room = end + row.ahead + config.block_size(group) - 1;
+    const uint32_t least = room / config.block_size(group) + config.groups[group].drafts;
+    if (table_.size() < least)
+        fail("state-drafts", "step %u sequence %u group %u: %zu blocks, and not %u", step.id,
+             seq.id, group, table_.size(), least);
+    for (uint32_t i = at + 1; i < table_.size(); ++i) {
+        if (table_[i] == 0)
+            fail("table-null", "step %u sequence %u group %u: block %u, for drafts, is null",
+                 step.id, seq.id, group, i);
+        memory_.write(group, table_[i], 0, make_content(seq.tenant, mix(step.id, i)), depends,
+                      step.actor);
+    }
+}
+
 void World::write_place(const Step &step, const Sequence &seq, uint32_t group, uint32_t place) {
     const uint32_t at = place / config.block_size(group);
     if (at >= table_.size() || table_[at] == 0)
@@ -233,6 +271,30 @@ void World::write_place(const Step &step, const Sequence &seq, uint32_t group, u
     if (id == 0 || memory_.read(group, id, 0, step.actor) != seq.content(place - 1))
         fail("state", "step %u sequence %u group %u: block %d has no state after token %u", step.id,
              seq.id, group, id, place - 1);
+}
+
+// What was found depends on what its blocks depend on; earlier rows have written by now.
+void World::note_hits(const Step &step, Sequence &seq, const Row &row) {
+    const uint32_t begin = row.first - row.hit, end = row.first + row.count;
+    for (uint32_t p = begin; row.hit != 0 && p < row.first; ++p) {
+        seq.era[p] = epoch_;
+        seq.depends[p] = seq.depends_before(p);
+    }
+    for (uint32_t g = 0; row.hit != 0 && g < blocks_.size(); ++g) {
+        if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
+        table(seq, g);
+        uint8_t depends = 0;
+        for (uint32_t p = begin; p < row.first; ++p) {
+            int32_t id = table_[p / config.block_size(g)];
+            // It was copied from there.
+            if (config.one_state(g) &&
+                p / config.block_size(g) == (row.first - 1) / config.block_size(g))
+                id = table_[(end - 1) / config.block_size(g)];
+            if (id != 0) depends |= block_depends(kDevice, g, id);
+            seq.depends[p] |= depends;
+            if (depends & step.actor.bit) tally_->hits_in_step += p + 1 == row.first;
+        }
+    }
 }
 
 void World::run_row(Step &step, const Row &row) {
@@ -249,22 +311,7 @@ void World::run_row(Step &step, const Row &row) {
     seq.made.resize(last);
     seq.beside.resize(last);
     note_found(seq, row, was_swapped);
-    // What was found depends on what its blocks depend on; earlier rows have written by now.
-    for (uint32_t p = begin; row.hit != 0 && p < row.first; ++p) {
-        seq.era[p] = epoch_;
-        seq.depends[p] = seq.depends_before(p);
-    }
-    for (uint32_t g = 0; row.hit != 0 && g < blocks_.size(); ++g) {
-        if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
-        table(seq, g);
-        uint8_t depends = 0;
-        for (uint32_t p = begin; p < row.first; ++p) {
-            const int32_t id = table_[p / config.block_size(g)];
-            if (id != 0) depends |= block_depends(kDevice, g, id);
-            seq.depends[p] |= depends;
-            if (depends & step.actor.bit) tally_->hits_in_step += p + 1 == row.first;
-        }
-    }
+    note_hits(step, seq, row);
     const uint8_t depends = static_cast<uint8_t>(seq.depends_before(row.first) | step.actor.bit);
     set_depends(depends);
     for (uint32_t p = row.first; p < last; ++p) {
@@ -291,6 +338,10 @@ void World::run_row(Step &step, const Row &row) {
             continue;
         }
         check_shared(step, row, g, last);
+        if (config.one_state(g)) {
+            write_state(step, row, g);
+            continue;
+        }
         for (uint32_t p = row.first; p < last; ++p) {
             write_place(step, seq, g, p);
             const Content content = p < end

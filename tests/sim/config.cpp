@@ -17,7 +17,7 @@ constexpr const char *kConfigFields =
     "features seed block_tokens queues max_sequences max_tokens watermark host_blocks victim flags "
     "follower lag vocabulary documents swap_rate device shards cut";
 constexpr uint32_t kAbandonPercent = 2;  // of the seeds
-constexpr const char *kGroupFields = "kind window sink blocks block_tokens";
+constexpr const char *kGroupFields = "kind window sink blocks block_tokens interval drafts";
 
 // Leaves some of what is allowed out, each with a chance of its own. Those from `limits` on came
 // later and are drawn apart, so that without them a seed is the run that it was.
@@ -123,19 +123,25 @@ void share_pool(Config &config) {
     for (GroupConfig &group : config.groups) group.blocks = blocks;
 }
 
-// Makes one group of a cache without memory recurrent. Its items have no drafts, lookahead or mask.
-// Drawn apart.
+// Makes one group of a cache without memory recurrent. Its items have no drafts or mask, and
+// lookahead only where they leave one state. Drawn apart.
 void make_recurrent(Config &config) {
     const bool apart = config.device != 0 || (config.flags & QUIRE_CACHE_HOST_PREFIXES) != 0;
     if (apart) return config.features.set(Feature::states, false);
     Rng rng(mix(config.seed, 0x57A7E5));
-    for (const Feature feature :
-         {Feature::draft, Feature::tree, Feature::ahead, Feature::early_accept, Feature::bits,
-          Feature::leases, Feature::live, Feature::flood})
+    for (const Feature feature : {Feature::draft, Feature::tree, Feature::early_accept,
+                                  Feature::bits, Feature::leases, Feature::live, Feature::flood})
         config.features.set(feature, false);
     GroupConfig &group = config.groups[rng.below(static_cast<uint32_t>(config.groups.size()))];
     group.kind = QUIRE_GROUP_RECURRENT;
     group.window = group.sink = 0;
+    Rng one(mix(config.seed, 0x57A7E1));
+    if (one.percent(50)) {
+        group.interval = one.range(1, 3);
+        group.drafts = one.percent(50) ? one.range(1, 3) : 0;
+    } else {
+        config.features.set(Feature::ahead, false);
+    }
 }
 
 // Gives the groups of a cache without memory, one of which sees all tokens, blocks of different
@@ -205,6 +211,30 @@ uint32_t Config::span() const {
 bool Config::cross() const {
     return std::any_of(groups.begin(), groups.end(),
                        [](const GroupConfig &g) { return g.kind == QUIRE_GROUP_CROSS; });
+}
+
+void Config::size_group(uint32_t group, quire_group_desc *desc) const {
+    desc->block_tokens = groups[group].block_tokens;
+    desc->state_interval = groups[group].interval * block_size(group);
+    desc->draft_states = groups[group].drafts;
+}
+
+uint32_t Config::beside_states() const {
+    uint32_t most = 0;
+    for (const GroupConfig &group : groups)
+        if (group.interval != 0) most = std::max(most, 2 * group.drafts + 1);
+    return most;
+}
+
+bool Config::any_states() const {
+    return std::any_of(groups.begin(), groups.end(),
+                       [](const GroupConfig &g) { return g.kind == QUIRE_GROUP_RECURRENT; });
+}
+
+bool Config::dense_states() const {
+    return std::any_of(groups.begin(), groups.end(), [](const GroupConfig &g) {
+        return g.kind == QUIRE_GROUP_RECURRENT && g.interval == 0;
+    });
 }
 
 bool Config::exact() const {
@@ -328,7 +358,9 @@ std::string to_text(const Config &c) {
     for (const GroupConfig &g : c.groups)
         text += "group kind=" + std::to_string(g.kind) + " window=" + std::to_string(g.window) +
                 " sink=" + std::to_string(g.sink) + " blocks=" + std::to_string(g.blocks) +
-                " block_tokens=" + std::to_string(g.block_tokens) + "\n";
+                " block_tokens=" + std::to_string(g.block_tokens) +
+                " interval=" + std::to_string(g.interval) + " drafts=" + std::to_string(g.drafts) +
+                "\n";
     return text;
 }
 
@@ -350,7 +382,8 @@ bool parse_config_line(const std::string &line, Config &c) {
     const std::vector<uint64_t> v = parse_fields(line, kGroupFields);
     c.groups.push_back({static_cast<uint32_t>(v[0]), static_cast<uint32_t>(v[1]),
                         static_cast<uint32_t>(v[2]), static_cast<uint32_t>(v[3]),
-                        static_cast<uint32_t>(v[4])});
+                        static_cast<uint32_t>(v[4]), static_cast<uint32_t>(v[5]),
+                        static_cast<uint32_t>(v[6])});
     return true;
 }
 

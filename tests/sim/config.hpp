@@ -21,6 +21,8 @@ struct GroupConfig {
     uint32_t sink = 0;
     uint32_t blocks = 0;        // the null block included
     uint32_t block_tokens = 0;  // 0: the cache's
+    uint32_t interval = 0;      // state_interval, in blocks of the group
+    uint32_t drafts = 0;        // draft_states
 };
 
 struct Config {
@@ -62,7 +64,17 @@ struct Config {
         return own != 0 ? own : block_tokens;
     }
     std::vector<uint32_t> block_sizes() const;
+    // Fills in the tokens and the states of the group's blocks.
+    void size_group(uint32_t group, quire_group_desc *desc) const;
     bool recurrent(uint32_t group) const { return groups[group].kind == QUIRE_GROUP_RECURRENT; }
+    // Its items leave one state, at their ends.
+    bool one_state(uint32_t group) const { return groups[group].interval != 0; }
+    bool any_states() const;  // a recurrent group
+    // Blocks that an item may need beside those of its tokens: for drafts, some of which may have
+    // moved, and the state that it goes on from.
+    uint32_t beside_states() const;
+    // A recurrent group whose items leave a state in each block.
+    bool dense_states() const;
     // Places of a block's memory that the model has: one for each token, or for the one state.
     uint32_t places(uint32_t group) const { return recurrent(group) ? 1 : block_size(group); }
     std::vector<uint32_t> all_places() const;

@@ -149,7 +149,8 @@ void World::spoil_item(Items &items, const Op &op, quire_step_item &item, Sequen
     items.errors.push_back(QUIRE_E_ARG);
     bool any_recurrent = false;
     for (uint32_t g = 0; g < config.groups.size(); ++g) any_recurrent |= config.recurrent(g);
-    const bool goes_back = item.draft_count != 0 || item.lookahead != 0 || item.mask_kind != 0;
+    const bool goes_back = item.draft_count != 0 || item.mask_kind != 0 ||
+                           (item.lookahead != 0 && config.dense_states());
     if (item.mask_kind == 77 || (any_recurrent && goes_back))
         items.errors.push_back(QUIRE_E_UNSUPPORTED);
     if (op.f[8] == kBadOffset || op.f[8] >= kBadCount) items.errors.push_back(QUIRE_E_LIMIT);

@@ -32,7 +32,8 @@ void World::take_results(Items &items, uint64_t room_before) {
         const Sequence &seq = *find(items.planned[i].seq);
         const uint32_t total = seq.known() + items.planned[i].ahead +
                                static_cast<uint32_t>(items.planned[i].tokens.size());
-        const uint32_t most = (total + config.block_tokens - 1) / config.block_tokens + 1;
+        const uint32_t most =
+            (total + config.block_tokens - 1) / config.block_tokens + 1 + config.beside_states();
         const bool first = i == 0 && rows_before == 0;
         if (items.results[i].outcome == QUIRE_ITEM_WAIT)
             judge_wait(seq, items.results[i].reason, most, first && room_before != 0);
@@ -363,6 +364,7 @@ void World::take_wait(Items &items, size_t index, uint64_t room_before) {
     // whole length covers a copy on write.
     const uint32_t total = seq.known() + static_cast<uint32_t>(plan.tokens.size()) + plan.ahead;
     uint32_t most = (total + config.block_size(0) - 1) / config.block_size(0) + 1;
+    most += config.beside_states();
     // All that a swap took out comes in again, its lookahead too.
     if (seq.swapped) most = std::max(most, seq.swap_blocks + 1);
     if (config.groups.size() == 1 && result.reason == QUIRE_WAIT_POOL &&

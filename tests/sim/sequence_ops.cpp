@@ -223,14 +223,22 @@ bool World::accept(const Op &op) {
     const Snapshot before = look(true);
     const uint32_t root = seq->known() - seq->drafts;
     const quire_status status = q_->seq_accept(cache_, seq->handle, count, &error_);
+    // A recurrent group has no state after lookahead.
+    const bool no_state = count > seq->drafts && config.any_states();
+    if (no_state && !seq->in_step && !bad && !seq->swapped) {
+        expect(status, {QUIRE_E_UNSUPPORTED}, "quire_seq_accept without a state");
+        unchanged(before, "error-changes");
+        return true;
+    }
     if (seq->in_step || bad) {
         expect(status,
-               {seq->in_step ? QUIRE_E_BUSY : QUIRE_E_ARG, bad ? QUIRE_E_ARG : QUIRE_E_BUSY},
+               {no_state ? QUIRE_E_UNSUPPORTED : QUIRE_E_BUSY,
+                seq->in_step ? QUIRE_E_BUSY : QUIRE_E_ARG, bad ? QUIRE_E_ARG : QUIRE_E_BUSY},
                "quire_seq_accept that cannot be");
         unchanged(before, "error-changes");
         return true;
     }
-    if (seq->swapped && status == QUIRE_E_BUSY) {
+    if (seq->swapped && (status == QUIRE_E_BUSY || (no_state && status == QUIRE_E_UNSUPPORTED))) {
         unchanged(before, "error-changes");
         return true;
     }

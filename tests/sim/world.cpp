@@ -38,7 +38,7 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
         groups[g].v_head_dim = config.device != 0 ? 1 : latent ? 4 : 8;
         groups[g].k_dtype = config.device != 0 ? QUIRE_DTYPE_F32 : 0;
         groups[g].blocks = from.blocks;
-        groups[g].block_tokens = from.block_tokens;
+        config.size_group(static_cast<uint32_t>(g), &groups[g]);
         blocks_.push_back(from.blocks);
     }
     host_blocks_ = config.host_blocks;

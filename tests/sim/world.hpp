@@ -141,7 +141,6 @@ class World {
     ~World();
     World(const World &) = delete;
     World &operator=(const World &) = delete;
-
     // Executes one operation; false when its objects do not exist. Throws Finding.
     bool execute(const Op &op);
     // Ends everything in order and destroys the cache. Throws Finding.
@@ -229,7 +228,9 @@ class World {
     void run_copies(Step &step);
     void follow_swaps(Step &step, const std::vector<quire_block_copy> &copies, uint32_t count);
     void run_row(Step &step, const Row &row);
+    void note_hits(const Step &step, Sequence &seq, const Row &row);
     void read_row(Step &step, const Row &row);
+    void write_state(const Step &step, const Row &row, uint32_t group);
     void write_place(const Step &step, const Sequence &seq, uint32_t group, uint32_t place);
     void check_zeroed(const Step &step);
     uint64_t cached_blocks();
@@ -294,13 +295,6 @@ class World {
     uint64_t check_node(const Node &node);
     void count_published(const std::vector<Node> &nodes, const quire_cache_stats &s);
     void check_levels();
-    // events.cpp
-    bool has_events() const;
-    void take_stored(const quire_cache_event &event);
-    void take_removed(const quire_cache_event &event);
-    void check_events(const std::vector<Node> &nodes);
-    void check_told_store(const std::map<std::pair<uint32_t, uint32_t>, int64_t> &counts);
-    // host_prefixes.cpp
     void probe_all(Snapshot &words);
     void count_levels();
     void note_host_tables();
@@ -310,6 +304,12 @@ class World {
     void count_moves(const Step &step, const std::vector<quire_block_copy> &copies);
     bool swap_must_fit(const std::vector<std::vector<int32_t>> &tables);
     void check_host_refusals(const quire_cache_desc &good);
+    // events.cpp
+    bool has_events() const;
+    void take_stored(const quire_cache_event &event);
+    void take_removed(const quire_cache_event &event);
+    void check_events(const std::vector<Node> &nodes);
+    void check_told_store(const std::map<std::pair<uint32_t, uint32_t>, int64_t> &counts);
     // published.cpp
     void note_full_blocks(const Sequence &seq);
     bool may_be_published(uint32_t group, int32_t block) const;

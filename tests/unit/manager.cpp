@@ -47,6 +47,8 @@ Manager::Manager(const CacheOptions &options) : api_(library()) {
         group.window = wanted.window;
         group.sink_tokens = wanted.sinks;
         group.block_tokens = wanted.block_tokens;
+        group.state_interval = wanted.state_interval;
+        group.draft_states = wanted.draft_states;
         group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
         group.blocks = 1 + (wanted.blocks != 0 ? wanted.blocks : options.blocks);
         groups.push_back(group);

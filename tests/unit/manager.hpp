@@ -41,6 +41,8 @@ struct GroupOptions {
     uint32_t kind = 0;          // QUIRE_GROUP_*; 0 with a window = QUIRE_GROUP_WINDOW
     uint32_t sinks = 0;         // tokens
     uint32_t block_tokens = 0;  // 0 = the cache's
+    uint32_t state_interval = 0;
+    uint32_t draft_states = 0;
 };
 
 struct CacheOptions {

@@ -17,6 +17,7 @@ struct Walk {
     uint32_t most_tokens;         // of an item
     bool drops_prefixes = false;  // half of the ends do
     bool forks_whole = false;     // most forks share all tokens
+    uint32_t most_lookahead = 0;  // of an item
 };
 
 inline void walk_randomly(Manager &m, uint32_t seed, const Walk &walk) {
@@ -46,7 +47,10 @@ inline void walk_randomly(Manager &m, uint32_t seed, const Walk &walk) {
                 break;
             default: {
                 m.begin({.may_preempt = true});
-                m.add(all[at], tokens_from(1 + known, 1 + below(walk.most_tokens)));
+                const uint32_t lookahead =
+                    walk.most_lookahead != 0 ? below(walk.most_lookahead + 1) : 0;
+                m.add(all[at], tokens_from(1 + known, 1 + below(walk.most_tokens)),
+                      {.lookahead = lookahead});
                 m.check();
                 if (below(5) == 0) {
                     m.abort();

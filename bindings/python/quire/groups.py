@@ -40,6 +40,8 @@ class Group:
     dtype                         of K, and of V unless v_dtype is given; None: f16
     blocks                        of its pool; 0: as the cache says
     block_tokens                  of its blocks; 0: as the cache's
+    state_interval, draft_states  only for GroupKind.RECURRENT: where its snapshots are, and how
+                                  many blocks a sequence has beside its state's
 
     Errors  ArgumentError, no element type has that name.
     """
@@ -57,6 +59,8 @@ class Group:
     v_scale: Optional[Scale] = None
     blocks: int = 0
     block_tokens: int = 0
+    state_interval: int = 0
+    draft_states: int = 0
 
     def __post_init__(self) -> None:
         dtype_of(self.dtype)
@@ -70,7 +74,8 @@ class Group:
                    v_dtype=dtype_of(self.v_dtype), blocks=self.blocks,
                    sink_tokens=self.sink_tokens, k_scale=self.scale,
                    v_scale=0 if self.v_scale is None else self.v_scale,
-                   block_tokens=self.block_tokens)
+                   block_tokens=self.block_tokens, state_interval=self.state_interval,
+                   draft_states=self.draft_states)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,7 +47,23 @@ enum {
      * An item reads the state in the block of the token before its first one. It leaves a state in
      * every block that it computes tokens of: a snapshot, at the end of the block, in each that is
      * full then, and the running state in the last one if that is not. quire_step_blocks lists
-     * these blocks; an engine that cannot stop within an item ends it at a border (max_compute).
+     * these blocks; an engine that cannot stop within an item ends it at a border (max_compute), or
+     * states a state_interval.
+     *
+     * With quire_group_desc.state_interval an item leaves one state only, at its end, however many
+     * borders it crosses: the other entries of the table are null. The state is in the block of the
+     * item's last token. An item that ends in another block than its state is in, as it does after
+     * a hit, takes a block for it; the step copies the state there (QUIRE_COPY_ON_WRITE), and the
+     * older block is given back. An item that ends on a border, at a multiple of state_interval,
+     * leaves a snapshot. After a truncation to fewer tokens than are computed, nothing is computed:
+     * what comes next begins with a hit.
+     *
+     * There, draft_states more blocks of the group follow the running state's in the table, for an
+     * engine that runs drafts and keeps the state after each, and the item's lookahead reserves as
+     * many as its tokens would need. They hold nothing that the library knows of, so lookahead
+     * cannot be accepted. When the running state takes a place in the table that one of them has,
+     * it is in that block from then on; those whose places are passed move to the end of the table,
+     * in their order, and the ones that are missing are taken.
      *
      * Snapshots are published and found like blocks of other kinds: a hit at n needs the one that
      * ends at n. A sequence keeps the newest block; a commit gives back those before the block of
@@ -57,9 +73,9 @@ enum {
      * computed tokens away, those up to the newest snapshot that the sequence still has stay
      * computed, or none.
      *
-     * Only in a bookkeeping-only cache, where items have no drafts, lookahead or masks, and find
-     * nothing that earlier items of the same step compute. Heads, dims and types say only how large
-     * a state is, per token of a block, for QUIRE_PREEMPT_AUTO. */
+     * Only in a bookkeeping-only cache, where items have no drafts, masks or, but for the above,
+     * lookahead, and find nothing that earlier items of the same step compute. Heads, dims and
+     * types say only how large a state is, per token of a block, for QUIRE_PREEMPT_AUTO. */
     QUIRE_GROUP_RECURRENT = 5
 };
 
@@ -103,7 +119,12 @@ typedef struct quire_group_desc {
     /* Tokens of the group's blocks; 0 = the cache's block_tokens, of which it is a multiple, up to
      * 4,096. Only in a bookkeeping-only cache; see quire_cache_desc.block_tokens. */
     uint32_t block_tokens;
-    uint32_t reserved0; /* 0 */
+    /* Only for QUIRE_GROUP_RECURRENT. 0: an item leaves a state in every block that it computes
+     * tokens of. Else a multiple of block_tokens: only at its end, and that is a snapshot if it is
+     * at a multiple of this. */
+    uint32_t state_interval;
+    uint32_t draft_states; /* blocks beside the running state's, at most 64; needs state_interval */
+    uint32_t reserved0;    /* 0 */
 } quire_group_desc;
 
 /* One device's part of a cache: a range of the model's layers and a range of KV heads (pipeline and

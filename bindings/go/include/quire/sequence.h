@@ -124,6 +124,7 @@ QUIRE_EXPORT quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq,
  * accepted before the sequence's next item.
  * Errors   QUIRE_E_ARG  count is above drafts + lookahead; or, under the item's mask, one of these
  *                       drafts is not a child of the one before it.
+ *          QUIRE_E_UNSUPPORTED  count is above the drafts, and the cache has a recurrent group.
  * Time     O(count + blocks given back). */
 QUIRE_EXPORT quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count,
                                            quire_error *error);

@@ -834,11 +834,13 @@ pub struct quire_group_desc {
     pub k_scale: u32,
     pub v_scale: u32,
     pub block_tokens: u32,
+    pub state_interval: u32,
+    pub draft_states: u32,
     pub reserved0: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_group_desc"][::core::mem::size_of::<quire_group_desc>() - 72usize];
+    ["Size of quire_group_desc"][::core::mem::size_of::<quire_group_desc>() - 80usize];
     [
         "Alignment of quire_group_desc",
     ][::core::mem::align_of::<quire_group_desc>() - 8usize];
@@ -891,8 +893,14 @@ const _: () = {
         "Offset of field: quire_group_desc::block_tokens",
     ][::core::mem::offset_of!(quire_group_desc, block_tokens) - 64usize];
     [
+        "Offset of field: quire_group_desc::state_interval",
+    ][::core::mem::offset_of!(quire_group_desc, state_interval) - 68usize];
+    [
+        "Offset of field: quire_group_desc::draft_states",
+    ][::core::mem::offset_of!(quire_group_desc, draft_states) - 72usize];
+    [
         "Offset of field: quire_group_desc::reserved0",
-    ][::core::mem::offset_of!(quire_group_desc, reserved0) - 68usize];
+    ][::core::mem::offset_of!(quire_group_desc, reserved0) - 76usize];
 };
 impl Default for quire_group_desc {
     fn default() -> Self {

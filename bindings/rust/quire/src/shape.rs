@@ -129,6 +129,10 @@ pub struct Group {
     pub blocks: u32,
     /// Tokens of its blocks; 0: the cache's.
     pub block_tokens: u32,
+    /// Only for [`GroupKind::Recurrent`]: where its snapshots are; 0: at the end of each block.
+    pub state_interval: u32,
+    /// Only for [`GroupKind::Recurrent`]: blocks beside that of the running state.
+    pub draft_states: u32,
 }
 
 impl Group {
@@ -163,6 +167,8 @@ impl Group {
             k_scale: self.scale.raw(),
             v_scale: self.v_scale.raw(),
             block_tokens: self.block_tokens,
+            state_interval: self.state_interval,
+            draft_states: self.draft_states,
         })
     }
 }
