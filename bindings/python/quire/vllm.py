@@ -53,6 +53,16 @@ def _refuse(**asked: Any) -> None:
                                    "vLLM's own manager")
 
 
+def _check_cached(spec: Spec, use_eagle: bool) -> None:
+    """Refuses groups whose prefixes cannot be cached."""
+    drops = use_eagle and spec.has_states
+    _refuse(a_group_whose_blocks_are_not_cached=not all(
+                getattr(group.spec, "prefix_cacheable", True) for group in spec.groups),
+            prefix_caching_with_uncached_Mamba_or_cross_attention=spec.fixed,
+            EAGLE_with_windows_beside_Mamba=drops and any(g.window for g in spec.groups),
+            EAGLE_beside_Mamba_with_blocks_of_different_sizes=drops and spec.is_mixed)
+
+
 def _processed(request: Any, computed: int) -> int:
     """How many of a request's computed tokens are those of steps that are done."""
     return max(0, computed - getattr(request, "num_in_flight_tokens", 0))
@@ -95,10 +105,8 @@ class KVCacheManager:
         self.kv_cache_config = kv_cache_config
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching and not spec.crosses
-        _refuse(a_group_whose_blocks_are_not_cached=self.enable_caching and not all(
-                    getattr(group.spec, "prefix_cacheable", True) for group in spec.groups),
-                prefix_caching_with_Mamba_or_cross_attention_beside_others=self.enable_caching and
-                spec.fixed)
+        if self.enable_caching:
+            _check_cached(spec, use_eagle)
         self.enable_kv_cache_events = enable_kv_cache_events
         self.use_eagle = use_eagle
         self.log_stats = log_stats
@@ -130,7 +138,8 @@ class KVCacheManager:
                             num_hash_lookahead_tokens, hash_size,
                             retention_of(kv_cache_config, spec.groups, use_eagle))
         self._pool.serve(self._table)
-        if self._table.retention is not None and self.enable_caching:
+        if self.enable_caching and (self._table.retention is not None or
+                                    spec.has_states and self._pool.knows_hashes):
             self._pool.index()
         self._admission = Admission(self._table)
         self._running = self._table.running
@@ -249,12 +258,20 @@ class KVCacheManager:
             raise UnsupportedError("quire.vllm keeps blocks in host memory, and a connector loads "
                                    "tokens: it may write to a block whose content is still to be "
                                    "copied; use only one of the two")
+        if num_external_computed_tokens and self._spec.has_states and \
+                any(group.window for group in self._spec.groups):
+            raise UnsupportedError("a connector that loads tokens is not supported by quire.vllm "
+                                   "with Mamba beside windows")
         if running is not None and self._spec.windowed:
             self._table.window.advance(running, _processed(request, target - num_new_tokens))
         if running is not None and need <= running.room and num_new_tokens > 0:
             if target >= running.mark and not delay_cache_blocks:
                 self._table.name_later(running, target)
             return self.empty_kv_cache_blocks
+        if new_computed_blocks is not None and self._spec.has_states and \
+                self._table.states.is_new(request, new_computed_blocks.blocks,
+                                          self._table.shape.scales):
+            return None
         if num_new_tokens + num_external_computed_tokens + num_new_computed_tokens == 0:
             raise ValueError("num_new_tokens is 0, and there are no computed tokens to adopt")
         if self._spec.crosses:
@@ -380,7 +397,8 @@ class KVCacheManager:
     # Once per step.
 
     def new_step_starts(self) -> None:
-        """Does nothing: the first request of a step that is short of a block gets one for all."""
+        """States that were cached so far can be found from now on."""
+        self._table.states.new_step()
 
     def take_new_block_ids(self) -> List[int]:
         """Blocks to be zeroed that were given out since the last call."""
@@ -408,11 +426,12 @@ class KVCacheManager:
                  for source, target in pairs], [block for pair in pairs for block in pair])
 
     def take_boundary_state_offloads(self) -> Any:
-        """Nothing: there are no recurrent states."""
-        return {}
+        """The states that were cached since the last call: by request id, the group, the block and
+        how many tokens it is after."""
+        return self._table.states.take_offers()
 
     def finalize_partial_tail_offloads(self, request: Any) -> List[Any]:
-        """Nothing: there are no recurrent states."""
+        """Nothing: only states at the ends of blocks are cached."""
         return []
 
     def evict_blocks(self, block_ids: Any) -> None:

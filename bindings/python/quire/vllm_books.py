@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence as Listed, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence as Listed, Tuple
 
 import numpy as np
 
 from . import elements
 from .cache import Cache, CacheFlags
 from .elements import COPY, EVENT, ITEM, RESULT, SPAN, UNKNOWN
+from .errors import ArgumentError
 from .events import EventKind
 from .instance import Instance
+from .lease import Lease
 from .libquire import ffi, new
 from .sequence import Key
 from .step import RUN, CopyKind
@@ -85,6 +87,7 @@ class Books:
     spec         of the groups, and what a block of each one holds
     sizes        tokens per block of each group; 0: a sequence has all its blocks from the beginning
     block_size   whole blocks of all groups, in tokens: what is cached at a time
+    states       the groups whose blocks hold states of a recurrence that are cached
     is_exact     True if a sequence must not have more tokens than are computed: a step returns what
                  a window passes, or the groups' blocks do not end at the same tokens
     can_forget   True if cached blocks can be evicted by their numbers
@@ -97,8 +100,9 @@ class Books:
                  host_blocks: int = 0):
         groups = spec.groups
         self.groups, self.group_count = groups, len(groups)
-        self.windows = [(i, group) for i, group in enumerate(groups) if group.window]
+        self.windows = [(i, group) for i, group in enumerate(groups) if group.passes]
         self.sizes, self.block_size = spec.sizes, spec.span
+        self.states = [i for i, group in enumerate(groups) if group.is_state]
         unit = math.gcd(*self.sizes, *(group.block_size for group in groups if group.crosses))
         self._unit, self._states = unit, max(group.states for group in groups)
         self._has_encoder = spec.fixed and self._states == 0
@@ -131,6 +135,8 @@ class Books:
         self._events_info = new("quire_events_info")
         self._grow_ids(64)
         self._unknown = np.full(self.block_size, UNKNOWN, elements.TOKEN)
+        self._few_copies = np.zeros(64, COPY)
+        self._lease: Optional[Lease] = None  # holds single blocks
         self._next = 0  # a sequence without keys and tokens, for the next `admit`; 0: none yet
         self.probe_all = self.create([])  # without keys or tokens; lookups start from it
 
@@ -283,6 +289,37 @@ class Books:
             if wanted <= room:
                 return self._ids[:wanted].tolist()  # type: ignore[no-any-return]
             self._grow_ids(2 * wanted)
+
+    def state_sources(self) -> "Dict[int, int]":
+        """The block of each group of states from which the open step copies a state."""
+        self._do(self._api.step_copies, self._handle[0],
+                 ffi.from_buffer("quire_block_copy[]", self._few_copies, True),
+                 len(self._few_copies), COPY.itemsize, self._count)
+        copies = self._few_copies[:self._count[0]]
+        return {group: int(copies["src"][copies["group"] == group][-1])
+                for group in self.states if (copies["group"] == group).any()}
+
+    def pin(self, group: int, block: int) -> bool:
+        """Holds a block that is cached, or is held so already. False: it is neither."""
+        if self._lease is None:
+            self._lease = self.cache.lease()
+        with self.cache.begin() as step:
+            try:
+                self._lease.pin(step, [block], group)
+            except ArgumentError:
+                step.abort()
+                return False
+            step.commit()
+            step.finish()
+        return True
+
+    def unpin(self, group: int, block: int) -> None:
+        """Holds it once less."""
+        assert self._lease is not None
+        with self.cache.begin() as step:
+            self._lease.give(step, [block], group)
+            step.commit()
+            step.finish()
 
     def _grow_ids(self, count: int) -> None:
         self._ids = np.empty(count, np.int32)

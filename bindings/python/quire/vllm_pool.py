@@ -258,12 +258,18 @@ class GroupManager:
         self.kv_cache_spec = spec.spec
         self.kv_cache_group_id = number
         self.block_size = spec.block_size
+        self.dcp_world_size = spec.ranks
         self.block_pool = pool
         self._null_block = pool.null_block
         self.use_eagle = use_eagle
         self.records_new_block_ids = zeroes and spec.states == 0
         self.new_block_ids: List[int] = []
         self._pending_cow_copies: List[Tuple[KVCacheBlock, KVCacheBlock]] = []
+
+    @property
+    def has_positionally_stable_blocks(self) -> bool:
+        """False if blocks change their places in a request's table."""
+        return not self.block_pool.table.books.groups[self.kv_cache_group_id].is_state
 
     @property
     def req_to_blocks(self) -> Dict[str, List[KVCacheBlock]]:
@@ -321,6 +327,11 @@ class KVCacheCoordinator:
         for i, (group, found) in enumerate(zip(self._spec.groups, new_computed_blocks)):
             tokens = num_encoder_tokens if group.crosses and self._spec.fixed else num_tokens
             wanted = group.states or -(-tokens // group.block_size)
+            if group.is_state:  # one for the state, if that gets another
+                held = len(running.given(i)) if running else 0
+                needed += min(1, max(0, wanted + group.drafts - held)) if running else \
+                    1 + group.drafts
+                continue
             if apply_admission_cap:
                 wanted = min(wanted, group.most_blocks)
             needed += max(0, wanted - len(running.given(i) if running else found))
@@ -333,3 +344,28 @@ class UnitaryKVCacheCoordinator(KVCacheCoordinator):
 
 class HybridKVCacheCoordinator(KVCacheCoordinator):
     """Of several groups."""
+
+    def find_longest_cache_hit_per_group(
+            self, block_hashes: Any,
+            max_cache_hit_length: int) -> Tuple[Tuple[List[KVCacheBlock], ...], Tuple[int, ...]]:
+        """The blocks that are found in each group if the others are not asked, and for how many
+        tokens. Errors: UnsupportedError if a group has a window, or EAGLE is used."""
+        if self.eagle_group_ids or any(group.window for group in self._spec.groups):
+            raise UnsupportedError("hits of single groups with windows or EAGLE are not supported "
+                                   "by quire.vllm")
+        index = self.block_pool.index()
+        size = self._spec.span
+        hashes = block_hashes[size // self.block_pool.hash_block_size - 1::
+                              size // self.block_pool.hash_block_size]
+        hashes = hashes[:max_cache_hit_length // size]
+        found: List[List[KVCacheBlock]] = []
+        for i, group in enumerate(self._spec.groups):
+            entries = [index.find(i, hash_) for hash_ in hashes]
+            cached = [entry is not None for entry in entries]
+            count = cached.index(False) if False in cached else len(cached)
+            if group.is_state:
+                count = len(cached) - cached[::-1].index(True) if True in cached else 0
+                entries[:count - 1] = [None] * max(0, count - 1)
+            found.append([self.block_pool.blocks[entry.block if entry is not None else 0]
+                          for entry in entries[:count]])
+        return tuple(found), tuple(len(blocks) * size for blocks in found)

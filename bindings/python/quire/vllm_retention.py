@@ -23,13 +23,17 @@ class Retention:
 
     interval  tokens; 0: only what the same prompt needs
     windows   of the groups that have one, by their numbers; the blocks of other groups are all kept
+    states    the groups of Mamba, whose blocks are states
     needs     for these groups, the blocks before a place that a request going on from there sees
     """
 
-    def __init__(self, interval: int, windows: Dict[int, int], block_size: int):
+    def __init__(self, interval: int, windows: Dict[int, int], block_size: int,
+                 states: Listed[int] = (), use_eagle: bool = False):
+        self._use_eagle = use_eagle
         self._segment = interval // block_size
         self._size = block_size
         self.needs = {group: -(-(window - 1) // block_size) for group, window in windows.items()}
+        self.needs.update({group: 1 for group in states})
 
     def keeps(self, request: Any, group: int, block: int) -> bool:
         """True if the request's block of this number, from 0, is kept in a group."""
@@ -37,7 +41,11 @@ class Retention:
         if need is None:
             return True
         shared = getattr(request, "shared_prefix_boundary", 0) // self._size
-        for end in ((request.num_prompt_tokens - 1) // self._size, shared):
+        last = (request.num_prompt_tokens - 1) // self._size
+        ends = [last, shared]
+        if self._use_eagle:  # what is found ends a block earlier
+            ends = [last - 1, request.num_prompt_tokens // self._size - 1, shared, shared - 1]
+        for end in ends:
             if end - need <= block < end:
                 return True
         return self._segment != 0 and block % self._segment >= self._segment - need
@@ -49,7 +57,8 @@ def retention_of(config: Any, groups: Listed[GroupSpec], use_eagle: bool) -> Opt
     interval = getattr(config, "prefix_cache_retention_interval", None)
     windows = {i: group.window for i, group in enumerate(groups)
                if group.window and not group.chunked}
-    if interval is None or not windows:
+    states = [i for i, group in enumerate(groups) if group.is_state]
+    if interval is None or not windows and not states:
         return None
     size = math.lcm(*(group.block_size for group in groups))
     if interval < 0 or interval % size != 0:
@@ -58,4 +67,6 @@ def retention_of(config: Any, groups: Listed[GroupSpec], use_eagle: bool) -> Opt
     if any(group.block_size != size for group in groups):
         raise UnsupportedError("prefix_cache_retention_interval is not supported by quire.vllm "
                                "where the groups' blocks have different numbers of tokens")
-    return None if use_eagle else Retention(interval, windows, size)
+    if use_eagle and not states:
+        return None
+    return Retention(interval, windows, size, states, use_eagle)

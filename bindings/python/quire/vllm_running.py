@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .sequence import Key
 from .vllm_blocks import KVCacheBlock
@@ -27,12 +27,14 @@ class Shape(NamedTuple):
     sizes   tokens per block
     scales  how many of vLLM's hashes there are per block
     zeros   a 0
+    states  {group: 0} for those whose blocks hold states that are cached
     """
 
     span: int
     sizes: List[int]
     scales: List[int]
     zeros: List[int]
+    states: Dict[int, int] = {}
 
 
 class Running:
@@ -67,13 +69,14 @@ class Running:
     passed     how many of the first blocks were returned, or never taken, per group: null blocks in
                `tables`
     front      how many of the first blocks the sequence has given up, per group
-    keepers    (numbers of blocks, sequence): other sequences that hold such of them as steps still
-               read; each ends when `passed` has these numbers
+    keepers    what holds such of them as steps still read (vllm_window.Keeper)
+    shown      how many entries of its table vLLM has, per group of states, whose tables end with
+               blocks for drafts
     """
 
     __slots__ = ("request", "sequence", "tables", "blocks", "room", "known", "named", "due",
                  "mark", "size", "sizes", "keyed", "keys", "scales", "last_entry", "bad", "bad_end",
-                 "hashes", "processed", "passed", "front", "keepers")
+                 "hashes", "processed", "passed", "front", "keepers", "shown")
 
     def __init__(self, request: Any, sequence: int, shape: Shape, keyed: int, keys: List[Key],
                  tables: List[List[KVCacheBlock]]):
@@ -89,7 +92,8 @@ class Running:
         self.last_entry: Optional[int] = None
         self.processed = 0
         self.passed = self.front = shape.zeros  # replaced, never changed
-        self.keepers: List[Tuple[List[int], int]] = []
+        self.keepers: List[Any] = []
+        self.shown: Dict[int, int] = shape.states
         self.hashes: Any = None
 
     def give(self, need: int) -> Tuple[List[KVCacheBlock], ...]:
@@ -103,18 +107,25 @@ class Running:
                 block.owner = self
             self.room = count * size
             return (new,)
-        groups = tuple([table[-(-room // each):-(-need // each)] if each else
+        shown = self.shown
+        groups = tuple([table[shown[group]:] if group in shown else
+                        table[-(-room // each):-(-need // each)] if each else
                         [] if room else list(table)
-                        for table, each in zip(self.tables, self.sizes)])
+                        for group, (table, each) in enumerate(zip(self.tables, self.sizes))])
+        if shown:
+            self.shown = {group: len(self.tables[group]) for group in shown}
         for new in groups:
             for block in new:
-                block.owner = self
+                if not block.is_null:
+                    block.owner = self
         self.room = min([-(-need // each) * each for each in self.sizes if each])
         return groups
 
     def given(self, group: int, tokens: Optional[int] = None) -> List[KVCacheBlock]:
         """The blocks of a group that vLLM has, or those for its first tokens."""
         end, size = self.room if tokens is None else min(tokens, self.room), self.sizes[group]
+        if group in self.shown:
+            return self.tables[group][:self.shown[group]]
         return self.tables[group][:-(-end // size)] if size else list(self.tables[group])
 
     def held(self) -> Iterator[KVCacheBlock]:
@@ -124,8 +135,8 @@ class Running:
 
     def reserved(self) -> List[List[KVCacheBlock]]:
         """The blocks per group that vLLM does not know of."""
-        return [table[-(-self.room // size):] if size else []
-                for table, size in zip(self.tables, self.sizes)]
+        return [table[-(-self.room // size):] if size and group not in self.shown else []
+                for group, (table, size) in enumerate(zip(self.tables, self.sizes))]
 
     def adopt(self, tokens: int, owns: bool) -> None:
         """Gives vLLM the blocks of the first tokens, which were found. `owns`: some of them were in
@@ -134,6 +145,8 @@ class Running:
             for table, size in zip(self.tables, self.sizes):
                 for block in table[self.room // size:tokens // size]:
                     block.owner = self
+        if self.shown and tokens > self.room:
+            self.shown = {group: tokens // self.sizes[group] for group in self.shown}
         self.room = max(self.room, tokens)
 
     def name(self, end: int) -> None:

@@ -34,7 +34,11 @@ class GroupSpec:
     window       tokens that a token sees, or of a chunk; 0 for all
     chunked      True if a token sees the tokens of its own chunk
     crosses      True if its blocks hold an encoder's tokens
-    states       blocks that hold the state of a recurrence, of each request; 0: it holds no states
+    states       blocks that hold the state of a recurrence, of each request, and stay; 0: none
+    ranks        that divide a block
+    is_state     True if its blocks hold states of a recurrence that are cached: one where each step
+                 ends (vLLM's mode "align")
+    drafts       blocks that a request has beside its state's, for drafts
     most_blocks  that a request may hold at a time
     """
 
@@ -48,19 +52,28 @@ class GroupSpec:
             raise UnsupportedError(f"{name} is not supported by quire.vllm, only "
                                    f"{', '.join(known[:-1])} and {known[-1]}")
         self.block_size: int = spec.block_size
+        self.ranks = 1
         if ranks > 1 and getattr(self.spec, "dcp_sharded", False):
             if name not in _FULL:
                 raise UnsupportedError(f"{name} divided by decode context parallelism is not "
                                        "supported by quire.vllm, only full attention")
             self.block_size *= ranks
-        self.states = 0
-        if name in _STATE:
-            mode = getattr(spec, "mamba_cache_mode", "")
+            self.ranks = ranks
+        self.states = self.drafts = 0
+        mode = getattr(spec, "mamba_cache_mode", "") if name in _STATE else ""
+        self.is_state = mode == "align"
+        if self.is_state:
+            if getattr(spec, "num_prefill_checkpoint_blocks", 0):
+                raise UnsupportedError("checkpoints within a step (num_prefill_checkpoint_blocks) "
+                                       "are not supported by quire.vllm")
+            self.drafts = spec.num_speculative_blocks
+        elif name in _STATE:
             if mode != "none" or self.block_size < longest:
-                raise UnsupportedError("MambaSpec is supported by quire.vllm without prefix "
-                                       "caching only: mamba_cache_mode none, a state per request")
+                raise UnsupportedError(f"MambaSpec with mamba_cache_mode {mode} is not supported "
+                                       "by quire.vllm, only align, and none with a state per "
+                                       "request")
             self.states = 1 + spec.num_speculative_blocks
-        elif self.block_size > _LARGEST:
+        if self.states == 0 and self.block_size > _LARGEST:
             raise UnsupportedError(f"blocks of {self.block_size} tokens are not supported by "
                                    f"quire.vllm: at most {_LARGEST}")
         self.crosses = name in _CROSS
@@ -76,6 +89,11 @@ class GroupSpec:
             self.most_blocks = -(-(self.window - 1 + tokens_in_flight) // self.block_size) + 1
 
     @property
+    def passes(self) -> bool:
+        """True if a request gives up blocks while it runs."""
+        return self.window != 0 or self.is_state
+
+    @property
     def is_fixed(self) -> bool:
         """True if a request has all blocks from its admission on."""
         return self.crosses or self.states != 0
@@ -87,13 +105,20 @@ class GroupSpec:
         if self.is_fixed and not is_alone:
             size = 0 if self.states or self.block_size == unit else self.block_size
             return Group(layers=1, kv_heads=1, head_dim=1, kind=GroupKind.CROSS, block_tokens=size)
+        size = 0 if self.block_size == unit else self.block_size
+        if self.is_state:
+            return Group(layers=1, kv_heads=1, head_dim=1, kind=GroupKind.RECURRENT,
+                         block_tokens=size, state_interval=self.block_size,
+                         draft_states=self.drafts)
         kind = GroupKind.CHUNKED if self.chunked else \
             GroupKind.WINDOW if self.window else GroupKind.FULL
         return Group(layers=1, kv_heads=1, head_dim=1, window=self.window, kind=kind,
-                     block_tokens=0 if self.block_size == unit else self.block_size)
+                     block_tokens=size)
 
     def passed(self, computed: int) -> int:
         """How many of the first blocks a token sees nothing of, if `computed` are before it."""
+        if self.is_state:
+            return max(0, computed - 1) // self.block_size
         if not self.window:
             return 0
         if self.chunked:
@@ -107,7 +132,7 @@ class Spec:
     groups    one or several
     sizes     tokens per block of each group; 0: a request has all its blocks from the beginning
     span      whole blocks of all groups with tokens: what is cached at a time
-    windowed  True if a group has a window or chunks
+    windowed  True if a group has a window or chunks, or states
     crosses   True if the only group's blocks hold an encoder's tokens
     fixed     True if a group beside others has all blocks of a request from the beginning
     """
@@ -131,17 +156,25 @@ class Spec:
                 len({group.states for group in groups if group.states}) > 1:
             raise UnsupportedError("groups of Mamba with different numbers of blocks, or beside "
                                    "cross-attention, are not supported by quire.vllm")
+        if len({group.block_size for group in groups if group.is_state}) > 1:
+            raise UnsupportedError("groups of Mamba with blocks of different sizes are not "
+                                   "supported by quire.vllm with prefix caching")
         self.span = math.lcm(*filter(None, self.sizes))
         if self.is_mixed and (self.span > _LONGEST_SPAN or
-                              all(group.window for group in groups)):
+                              all(group.passes for group in groups)):
             raise UnsupportedError(f"groups with blocks of {sorted(set(self.sizes))} tokens are "
                                    "not supported by quire.vllm: their least common multiple is "
                                    f"at most {_LONGEST_SPAN}, and one has full attention")
-        self.windowed = any(group.window for group in groups)
+        self.windowed = any(group.passes for group in groups)
         interval = getattr(config, "prefix_cache_retention_interval", None)
         if interval and not self.windowed:
             raise ValueError("prefix_cache_retention_interval is set, and the model has no "
                              "sliding-window or Mamba layers")
+
+    @property
+    def has_states(self) -> bool:
+        """True if a group's blocks hold states of a recurrence that are cached."""
+        return any(group.is_state for group in self.groups)
 
     @property
     def is_mixed(self) -> bool:
@@ -150,9 +183,11 @@ class Spec:
 
     def blocks_of(self, tokens: int) -> int:
         """How many blocks hold so many tokens, all groups together."""
-        return sum(-(-tokens // size) for size in self.sizes if size)
+        return sum(1 + group.drafts if group.is_state else -(-tokens // size)
+                   for size, group in zip(self.sizes, self.groups) if size)
 
     def most_of(self, tokens: int) -> int:
         """How many blocks a request with so many tokens holds at most at a time."""
-        return sum(min(-(-tokens // size), group.most_blocks)
+        return sum(1 + group.drafts if group.is_state else
+                   min(-(-tokens // size), group.most_blocks)
                    for size, group in zip(self.sizes, self.groups) if size)

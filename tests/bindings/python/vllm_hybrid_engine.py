@@ -27,6 +27,27 @@ class Attention:
             return place // -self.window * -self.window
         return max(0, place - self.window + 1)
 
+    def seen_from(self, first, size):
+        """The first block that a step from a place on sees."""
+        return self.first_seen(first) // size
+
+
+class Recurrence:
+    """One group's layers that have a state (Mamba, vLLM's mode "align"), with blocks for drafts.
+
+    The worker goes on from the state where the last step left it, or from the one that was found.
+    It leaves one in the block of the step's last slot, and one in each block that ends within the
+    step, if the request has that block.
+    """
+
+    window = 1  # its state
+
+    def __init__(self, drafts):
+        self.drafts = drafts
+
+    def seen_from(self, first, size):
+        return max(0, first - 1) // size
+
 
 class Engine:
     """Schedules steps, which end in their order and some time later.
@@ -34,7 +55,7 @@ class Engine:
     case          the unittest.TestCase
     manager       the KV cache manager
     make_request  makes a request from its name and tokens
-    windows       one per group, see Attention
+    windows       one per group, see Attention, or a Recurrence
     sizes         tokens per block of each group
     blocks        the pool's, the null block included
     most          steps in flight at a time; 0: each one ends before the next is scheduled
@@ -42,7 +63,14 @@ class Engine:
 
     def __init__(self, case, manager, make_request, windows, sizes, blocks, most):
         self.case, self.manager, self.make_request = case, manager, make_request
-        self.groups = [Attention(window) for window in windows]
+        self.groups = [window if isinstance(window, Recurrence) else Attention(window)
+                       for window in windows]
+        # A manager may refuse loads with states beside windows.
+        self.loads = len({isinstance(group, Recurrence) for group in self.groups
+                          if group.window is not None}) < 2
+        # With states, drafts are those of one sampled token, as many as there are blocks for.
+        self.most_drafts = min((group.drafts for group in self.groups
+                                if isinstance(group, Recurrence)), default=None)
         self.sizes, self.span = sizes, math.lcm(*sizes)
         self.blocks, self.most = blocks, most
         self.memory = {}      # (block, slot) -> (group, tokens)
@@ -64,6 +92,9 @@ class Engine:
     def write(self, item):
         request, first, new, drafts, tables = item
         for group, (size, table) in enumerate(zip(self.sizes, tables)):
+            if isinstance(self.groups[group], Recurrence):
+                self.recur(item, group)
+                continue
             for place in range(first, first + new + drafts):
                 value = (group, self.content(request, place)) if place < first + new \
                     else SLOTS_OF_DRAFTS
@@ -71,10 +102,35 @@ class Engine:
                 self.case.assertNotEqual(block, 0, "a new token has no slot")
                 self.memory[block, place % size] = value
 
+    def recur(self, item, group):
+        request, first, new, drafts, tables = item
+        table, size = tables[group], self.sizes[group]
+        if first != 0:
+            block = table[request.state_at.get(group, (first - 1) // size)]
+            self.case.assertEqual(self.memory.get((block, 0)),
+                                  (group, self.content(request, first - 1)),
+                                  f"{request.name}, group {group}: the state before {first}")
+        last = first + new - 1
+        at = (last + drafts) // size
+        for place in [*range((first // size + 1) * size - 1, last + 1, size), last]:
+            block = table[at if place == last else place // size]
+            if place == last:
+                self.case.assertNotEqual(block, 0, "a state has no block")
+            for slot in range(size if block != 0 else 0):
+                self.memory[block, slot] = group, self.content(request, place)
+        if (last + 1) % size == 0 and table[last // size] != 0:
+            for slot in range(size):
+                self.memory[table[last // size], slot] = group, self.content(request, last)
+        request.state_at[group] = at
+
     def load(self, request, begin, end, tables):
         """A connector writes what it has to the blocks that it is given."""
         for group, (size, table) in enumerate(zip(self.sizes, tables)):
-            for place in range(begin, end):
+            is_state = isinstance(self.groups[group], Recurrence)
+            for slot in range(size if is_state and begin < end else 0):
+                self.memory[table[(end - 1) // size], slot] = \
+                    group, self.content(request, end - 1)
+            for place in range(begin, begin if is_state else end):
                 if table[place // size] != 0:
                     self.memory[table[place // size], place % size] = (
                         group, self.content(request, place))
@@ -82,6 +138,8 @@ class Engine:
     def read(self, item):
         request, first, new, _, tables = item
         for group, (attention, size, table) in enumerate(zip(self.groups, self.sizes, tables)):
+            if isinstance(attention, Recurrence):
+                continue
             for place in range(attention.first_seen(first), first + new):
                 found = self.memory.get((table[place // size], place % size))
                 self.case.assertEqual(found, (group, self.content(request, place)),
@@ -91,7 +149,7 @@ class Engine:
         """The blocks that a step reads and writes."""
         _, first, new, drafts, tables = item
         return {block for attention, size, table in zip(self.groups, self.sizes, tables)
-                for block in table[attention.first_seen(first) // size:
+                for block in table[attention.seen_from(first, size):
                                    -(-(first + new + drafts) // size)]}
 
     # Operations.
@@ -102,11 +160,14 @@ class Engine:
     def step(self, draw):
         """One step of the requests that get their blocks; `draw(name)` gives a random source."""
         items = []
+        self.manager.new_step_starts()
         for request in list(self.running.values()):
             source = draw(request.name)
             left = len(request.tokens) - request.engine.num_computed_tokens
             new = source.randrange(1, min(left, 12) + 1)
             drafts = source.randrange(3) if new == left and self.most == 0 else 0
+            if self.most_drafts is not None:
+                drafts = min(drafts, self.most_drafts) if new == 1 else 0
             self.allocate(items, request, new, drafts, 0)
         while self.waiting:
             request = Playing(*self.waiting[0], self.make_request(*self.waiting[0]))
@@ -115,7 +176,7 @@ class Engine:
             self.case.assertLess(found, len(request.tokens))
             source, left = draw(request.name), len(request.tokens) - found
             loaded = source.randrange(left // self.span + 1) * self.span % left \
-                if source.random() < 0.2 else 0
+                if source.random() < 0.2 and self.loads else 0
             new = source.randrange(1, left - loaded + 1)
             if not self.allocate(items, request, new, 0, found, blocks, loaded):
                 break
@@ -190,11 +251,10 @@ class Engine:
     def kept(self):
         """Blocks that quire.vllm holds a moment longer than its tables tell: what one window has
         passed while a step in flight may read another window's block of the same tokens."""
-        if self.most == 0 or not hasattr(self.manager, "_books"):
+        if not hasattr(self.manager, "_books"):
             return set()
         return {block for running in self.manager._pool._holders()
-                for _, keeper in running.keepers
-                for table in self.manager._books.tables(keeper) for block in table} - {0}
+                for keeper in running.keepers for block in keeper.blocks()}
 
 
 class Playing:
@@ -203,6 +263,7 @@ class Playing:
     def __init__(self, name, tokens, engine):
         self.name, self.tokens, self.engine = name, list(tokens), engine
         self.numbers = []
+        self.state_at = {}  # by group, the entry of the block that the state is in
         self.source = random.Random(name)
 
     def sample(self, count):

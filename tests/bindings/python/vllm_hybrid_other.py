@@ -17,12 +17,12 @@ from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.kv_cache_interface import (
-    ChunkedLocalAttentionSpec, FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec,
+    ChunkedLocalAttentionSpec, FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, MambaSpec,
     SlidingWindowSpec)
 from vllm.v1.request import Request
 
 from quire import vllm
-from vllm_hybrid_engine import Engine, Script
+from vllm_hybrid_engine import Engine, Recurrence, Script
 from vllm_hybrid_test import SIZE, groups
 
 LONGEST = 512
@@ -30,6 +30,9 @@ LONGEST = 512
 
 def spec(window, size):
     common = dict(block_size=size, num_kv_heads=1, head_size=1, dtype=torch.float32)
+    if isinstance(window, Recurrence):
+        return MambaSpec(block_size=size, shapes=((1, 1),), dtypes=(torch.float32,),
+                         mamba_cache_mode="align", num_speculative_blocks=window.drafts)
     if window is None:
         return FullAttentionSpec(**common)
     if window < 0:
@@ -70,6 +73,51 @@ class Hybrid(unittest.TestCase):
                        make_request, windows, each, blocks, most)
                 for kind in (vllm.KVCacheManager, KVCacheManager)]
         return made, Script(seed, most)
+
+    def engines_with_states(self, seed, blocks, **options):
+        rng = random.Random(seed)
+        drafts = rng.randrange(3)
+        windows = [None, *(rng.choice((None, Recurrence(drafts), Recurrence(drafts)))
+                           for _ in range(rng.randrange(2))), Recurrence(drafts)]
+        most = rng.randrange(3)
+        if most == 0 and rng.random() < 0.5 and not options.get("use_eagle"):
+            windows.append(rng.randrange(1, 20))
+        rng.shuffle(windows)
+        each = [SIZE] * len(windows)
+        made = [Engine(self, kind(config(blocks, windows, each), LONGEST,
+                                  scheduler_block_size=SIZE, hash_block_size=SIZE,
+                                  max_in_flight_tokens=LONGEST, **options),
+                       make_request, windows, each, blocks, most)
+                for kind in (vllm.KVCacheManager, KVCacheManager)]
+        return made, Script(seed, most)
+
+    def test_large_pool_with_states_finds_what_vllm_finds(self):
+        found = [0, 0]
+        for seed in range(80, 104):
+            with self.subTest(seed=seed):
+                engines, script = self.engines_with_states(seed, 4000, use_eagle=seed % 4 == 0)
+                script.play(engines, 250)
+                self.assertEqual(set(engines[0].hits), set(engines[1].hits))
+                for name, count in engines[1].hits.items():
+                    self.assertGreaterEqual(engines[0].hits[name], count, name)
+                if all(isinstance(group, Recurrence) or group.window is None
+                       for group in engines[0].groups):
+                    self.assertEqual(self.nulls(engines[0]), self.nulls(engines[1]))
+                found = [count + sum(engine.hits.values())
+                         for count, engine in zip(found, engines)]
+                engines[0].manager.close()
+        self.assertGreater(found[1], 0)
+        print(f"found with states: {found[0]} tokens, vLLM {found[1]}")
+
+    def test_small_pool_with_states_keeps_contents(self):
+        refused = 0
+        for seed in range(110, 134):
+            with self.subTest(seed=seed):
+                engines, script = self.engines_with_states(seed, 150)
+                script.play(engines, 250)
+                refused += engines[0].refused
+                engines[0].manager.close()
+        self.assertGreater(refused, 0)
 
     def nulls(self, engine):
         return {name: [[block == 0 for block in table]

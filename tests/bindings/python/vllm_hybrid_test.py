@@ -12,7 +12,7 @@ import unittest
 
 import quire
 from quire import vllm
-from vllm_hybrid_engine import Engine, Script
+from vllm_hybrid_engine import Engine, Recurrence, Script
 from vllm_model import Request
 
 SIZE = 4
@@ -197,18 +197,55 @@ class Hybrid(unittest.TestCase):
             self.assertEqual(manager.get_block_ids("a")[1], first)
             manager.free(request)
             self.assertEqual(manager.block_pool.get_num_free_blocks(), 39)
-            with self.assertRaisesRegex(quire.UnsupportedError, "prefix caching with Mamba"):
+            with self.assertRaisesRegex(quire.UnsupportedError, "prefix caching with uncached"):
                 vllm.KVCacheManager(made, 512, SIZE, SIZE)
             manager.close()
 
     def test_mamba_is_refused_where_its_states_follow_the_tokens(self):
-        for fields in (dict(block_size=512, mamba_cache_mode="align"),
-                       dict(block_size=16, mamba_cache_mode="none")):
+        for fields, word in ((dict(mamba_cache_mode="all"), "all"),
+                             (dict(mamba_cache_mode="none"), "none"),
+                             (dict(mamba_cache_mode="align", num_prefill_checkpoint_blocks=1),
+                              "checkpoints within a step")):
             made = config(40, [None], [SIZE])
             made.kv_cache_groups.append(fixed_group("MambaSpec", num_speculative_blocks=0,
-                                                    **fields))
-            with self.assertRaisesRegex(quire.UnsupportedError, "MambaSpec is supported"):
+                                                    block_size=16, **fields))
+            with self.assertRaisesRegex(quire.UnsupportedError, word):
                 vllm.KVCacheManager(made, 512, SIZE, SIZE, enable_caching=False)
+
+    def play_cached_states(self, seed, blocks):
+        rng = random.Random(seed)
+        drafts, most = rng.randrange(3), rng.randrange(3)
+        sizes = [SIZE, *[SIZE * rng.choice((1, 1, 2))] * rng.randrange(1, 3)]
+        made = config(blocks, [None], sizes)
+        made.kv_cache_groups += [fixed_group(
+            "MambaSpec", block_size=size, mamba_cache_mode="align",
+            num_speculative_blocks=drafts) for size in sizes[1:]]
+        if most == 0 and seed % 2 == 0:
+            made.kv_cache_groups += config(blocks, [7], [SIZE]).kv_cache_groups
+        windows = [None, *(Recurrence(drafts) for _ in sizes[1:]), 7][:len(made.kv_cache_groups)]
+        each = [group.kv_cache_spec.block_size for group in made.kv_cache_groups]
+        manager = vllm.KVCacheManager(made, 512, math.lcm(*each), SIZE)
+        engine = Engine(self, manager, make_request, windows, each, blocks, most)
+        script = Script(seed, most)
+        for _ in range(10):
+            script.play([engine], 20)
+            manager._cache.check()
+        manager.close()
+        return sum(engine.hits.values()), engine.refused
+
+    def test_cached_states_are_found(self):
+        found = 0
+        for seed in range(200, 216):
+            with self.subTest(seed=seed):
+                found += self.play_cached_states(seed, 2000)[0]
+        self.assertGreater(found, 0)
+
+    def test_cached_states_are_found_in_a_small_pool(self):
+        refused = 0
+        for seed in range(300, 316):
+            with self.subTest(seed=seed):
+                refused += self.play_cached_states(seed, 110)[1]
+        self.assertGreater(refused, 0)
 
     def test_cached_block_of_a_request_can_be_touched(self):
         """Also one that its window shows no more to tokens that the block's end precedes."""
