@@ -152,11 +152,12 @@ void Admission::find_load(uint32_t blocks, Plan *plan) {
         prefixes_.match(s, books_.records.open().queue, &plan->found);
         plan->hit_blocks = prefixes_.best_hit(plan->found);
     }
-    if (advice != LoadAdvice::use || plan->load->length <= plan->hit_blocks) return;
+    if (advice != LoadAdvice::use) return;
+    const uint32_t length = plan->load->length < blocks ? plan->load->length : blocks;
+    if (length <= plan->hit_blocks) return;
     // Any of the blocks that the device has may stand in for the load's.
-    plan->loaded_blocks = plan->load->length;
-    plan->hit_blocks =
-        plan->found.matched < plan->load->length ? plan->found.matched : plan->load->length;
+    plan->loaded_blocks = length;
+    plan->hit_blocks = plan->found.matched < length ? plan->found.matched : length;
 }
 
 // Makes room for everything that taking the plan writes, so that it cannot fail half-way.

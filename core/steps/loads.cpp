@@ -139,8 +139,9 @@ void Loads::forget(uint32_t sequence, uint64_t handle) {
 
 void Loads::settle(Load *load) {
     source_->note_used(*load);
-    ++counts.loads_used;
-    counts.tokens_loaded += uint64_t{load->length - load->found} * geometry_->span.tokens();
+    ++(load->used != 0 ? counts.loads_used : counts.loads_cancelled);
+    if (load->used > load->found)
+        counts.tokens_loaded += uint64_t{load->used - load->found} * geometry_->span.tokens();
     of_[load->sequence] = Place{};
     for (uint32_t i = 0; i < load->blocks.size(); ++i) {
         if (load->blocks[i] != kNullBlock) --held_[load->group_of(i)];
@@ -149,11 +150,14 @@ void Loads::settle(Load *load) {
     clear(load);
 }
 
-// True if the load is of the request's tokens.
+// True if the load is of the request's tokens, so that its first blocks serve the request. If the
+// request may find less than the load brings, a window needs blocks that the load does not have.
 bool Loads::is_of(const Load &load, const LoadRequest &request) const {
-    return load.length <= request.blocks &&
-           token_pages_.equal(request.s->tokens, 0, load.tokens.data(),
-                              static_cast<uint32_t>(load.tokens.size()));
+    const bool is_limited = request.blocks < load.length;
+    if (is_limited && geometry_->any_window) return false;
+    const uint32_t blocks = is_limited ? request.blocks : load.length;
+    return token_pages_.equal(request.s->tokens, 0, load.tokens.data(),
+                              geometry_->span.first_token(blocks));
 }
 
 LoadAdvice Loads::consult(const LoadRequest &request, uint64_t call, Load **out) {
@@ -164,7 +168,8 @@ LoadAdvice Loads::consult(const LoadRequest &request, uint64_t call, Load **out)
         ++counts.loads_cancelled;
         drop(load);
         load = nullptr;
-    } else if (load != nullptr && load->is_ready && load->first > request.matched) {
+    } else if (load != nullptr && load->is_ready && load->first > request.matched &&
+               request.blocks > request.matched) {
         // The device has lost what the load was to continue. The next one leans on nothing.
         ++counts.loads_cancelled;
         drop(load);
@@ -172,6 +177,9 @@ LoadAdvice Loads::consult(const LoadRequest &request, uint64_t call, Load **out)
         from_front = true;
     }
     if (load != nullptr) {
+        // Waiting would bring nothing that the item may find.
+        if (!load->is_ready && request.blocks < load->length && request.blocks <= request.hit)
+            return LoadAdvice::compute;
         if (!load->is_ready && source_->now_ns() < load->deadline_ns) return LoadAdvice::wait;
         if (!load->is_ready) {
             ++counts.loads_late;

@@ -40,9 +40,10 @@ struct Load {
     uint64_t expiry_ns = 0;
     uint64_t call = 0;  // the begin or add call in which it began
     uint32_t sequence = 0;
-    uint32_t first = 0;    // blocks before it were on the device when the load began
-    uint32_t found = 0;    // blocks that an item could have used then without the load
-    uint32_t length = 0;   // blocks of the hit
+    uint32_t first = 0;   // blocks before it were on the device when the load began
+    uint32_t found = 0;   // blocks that an item could have used then without the load
+    uint32_t length = 0;  // blocks of the hit
+    uint32_t used = 0;  // of these, blocks of the hit of the item that takes it; 0: it has no need
     uint32_t stride = 0;   // their number when the load began
     uint32_t next = 0;     // the entry of `blocks` to ask for next; of `found_in_store`, block by
                            // block, while it asks

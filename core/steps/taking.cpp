@@ -197,6 +197,7 @@ void Taking::take_loaded(const Plan &plan, Change *change, uint32_t group) {
 void Taking::let_load_go(const Plan &plan, Change *change, uint32_t group) {
     change->load = plan.load;
     plan.load->is_taken = true;
+    plan.load->used = plan.loaded_blocks;
     for (uint32_t i = 0; i < plan.load->length; ++i) {
         uint32_t block = plan.load->block(group, i);
         if (block != kNullBlock) books_.journal.let_go_host(group, block);

@@ -124,8 +124,8 @@ typedef struct quire_cache_tier_stats {
     uint64_t loads_late;    /* past load_timeout_ns */
     uint64_t loads_expired; /* past load_expiry_ns */
     uint64_t loads_cancelled; /* by quire_cache_cancel_load, with their sequence, by an item with
-                                 other tokens, a reset, a migration or a detach, or because the
-                                 device has lost the blocks before them */
+                                 other tokens or that needed nothing of it, a reset, a migration or
+                                 a detach, or because the device has lost the blocks before them */
     uint64_t loads_short; /* not begun, or ended once the store had said what it has: the host tier
                                  had too few free blocks, or too many loads are running */
     uint64_t tokens_loaded;  /* by loads that were used, beyond what the device had */

@@ -359,6 +359,7 @@ quire_status Ranks::begin(const std::vector<Item> &items, uint32_t preempt) {
         one.token_offset = static_cast<uint32_t>(tokens.size());
         one.token_count = static_cast<uint32_t>(item.tokens.size());
         one.max_compute = item.max_compute;
+        one.max_hit_tokens = item.max_hit_tokens;
         one.flags = item.flags;
         list.push_back(one);
         tokens.insert(tokens.end(), item.tokens.begin(), item.tokens.end());

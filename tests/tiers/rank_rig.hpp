@@ -139,6 +139,7 @@ class Ranks {
         Tokens tokens;  // added by the item
         uint32_t flags = QUIRE_ITEM_MAY_LOAD;
         uint32_t max_compute = 0;
+        uint32_t max_hit_tokens = 0;
     };
     quire_status begin(const std::vector<Item> &items, uint32_t preempt = 0);
     // Commits, computes on the leader and sends the log.

@@ -63,6 +63,7 @@ class RigCache {
         Tokens tokens;  // added by the item
         uint32_t flags = QUIRE_ITEM_MAY_LOAD;
         uint32_t max_compute = 0;
+        uint32_t max_hit_tokens = 0;
     };
     quire_status begin(const std::vector<Item> &items);
     // Computes what the step's items compute, after comparing what they found.

@@ -110,10 +110,12 @@ enum {
     QUIRE_ITEM_RUN = 1,  /* treat a value that you do not know as "not in this step" */
     /* Not in this step: its prefix is being loaded from the tier into blocks of the host tier. The
      * known tokens are as before, and nothing of the device is held. Send the item again: with the
-     * same tokens or more, which load no more than the same would; other tokens drop the load, and
-     * so does a max_hit_tokens below it, even if the step is aborted. It runs once the load has
-     * ended, with what came of it. The load belongs to the sequence and not to the step, so it
-     * outlives an abort. */
+     * same tokens or more, which load no more than the same would. With fewer of them, or a
+     * max_hit_tokens below the load, it finds the first blocks of the load, and the commit gives up
+     * the others. Other tokens drop the load, even if the step is aborted; so do fewer, or a lower
+     * limit, where a group has a window, whose blocks are those of the whole load. It runs once the
+     * load has ended, with what came of it. The load belongs to the sequence and not to the step,
+     * so it outlives an abort. */
     QUIRE_ITEM_LOADING = 2
 };
 
