@@ -223,8 +223,9 @@ QUIRE_EXPORT quire_status quire_lease_forget(quire_cache *cache, quire_lease lea
 /* Evicts up to `count` cached blocks of a group, whichever namespace has them, the least recently
  * used first, and with each the cached blocks of its place in the other groups. A block that is
  * held, or that unfinished work may touch, stays. The content is lost, even in a cache with
- * QUIRE_CACHE_HOST_PREFIXES. With QUIRE_CACHE_ONE_POOL any group stands for the pool, whose blocks
- * are evicted whichever groups they are of.
+ * QUIRE_CACHE_HOST_PREFIXES. Cached blocks after it, which are in the host tier or stay, are not
+ * found any more, and count as cached until they are evicted. With QUIRE_CACHE_ONE_POOL any group
+ * stands for the pool, whose blocks are evicted whichever groups they are of.
  *
  * ids      [count] receives the blocks of the group, or of the pool, that are free now; not those
  *          of the same places in other groups

@@ -131,8 +131,8 @@ std::vector<World::Node> World::reachable(const std::vector<Node> &nodes) {
     for (const Node &node : nodes)
         if (is_reachable(node))
             found.push_back(node);
-        else if (forgets_ == 0 && config.queues == 1 && blocks_.size() == 1 &&
-                 !tolerate("level-orphan"))
+        else if (forgets_ == 0 && evicted_by_call_ == 0 && config.queues == 1 &&
+                 blocks_.size() == 1 && !tolerate("level-orphan"))
             fail("level-orphan",
                  "nothing was forgotten; node %lld is linked, and no block before it is",
                  static_cast<long long>(node.id));

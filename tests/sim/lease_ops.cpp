@@ -443,6 +443,7 @@ bool World::evict(const Op &op) {
     for (uint32_t i = 0; i < evicted; ++i)
         for (uint32_t g = 0; g < blocks_.size(); ++g)
             if (config.pool_of(g) == config.pool_of(group)) judge_evicted(g, ids[i]);
+    evicted_by_call_ += evicted;
     tally_->evicted_by_call += evicted;
     return true;
 }

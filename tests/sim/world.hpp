@@ -579,7 +579,7 @@ class World {
         uint64_t forgets = 0;
     };
     std::map<uint64_t, Probe> probes_;
-    uint64_t forgets_ = 0;
+    uint64_t forgets_ = 0, evicted_by_call_ = 0;
     bool abandoned_ = false;               // its cache and its devices
     bool queue_gone_ = false;              // abandoned: what waits for it is refused
     bool calm_ = false;                    // faults have stopped
