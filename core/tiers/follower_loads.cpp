@@ -68,7 +68,7 @@ void FollowerTier::take_load(const TierOrder &order, const uint8_t *tokens, uint
         load->is_decided = load->is_reported = false;
         load->tenant = order.tenant;
         missing_ = order.count;
-        books_.loads.counts.loads_begun += is_serving() ? 1 : 0;
+        books_.loads.counts.loads_begun += link_ != nullptr ? 1 : 0;
     }
     overwrite(order.group, order.block, true);
     const bool is_lost = load->whole != load->length;

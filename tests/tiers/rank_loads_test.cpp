@@ -136,6 +136,23 @@ TEST_F(ThreeRanks, a_detach_during_a_load_is_a_miss) {
     r.end(seq);
 }
 
+TEST_F(ThreeRanks, a_load_that_comes_during_a_detach_begins_and_ends) {
+    Rank &f = r.follower(0);
+    f.stub->holds = true;
+    quire_seq first = begin_load();
+    EXPECT_EQ(r.api.cache_detach_tier_wait(f.cache, 0, &r.error), QUIRE_S_TIMEOUT);
+    quire_seq second = begin_load();
+    const quire_cache_tier_progress progress = f.poll();
+    EXPECT_EQ(f.stats().loads_begun, 2u);
+    EXPECT_EQ(f.stats().loads_missed, 2u);
+    EXPECT_EQ(progress.loads_running, 0u);
+    EXPECT_EQ(progress.loads_ended, 2u);
+    f.stub->holds = false;
+    EXPECT_EQ(f.detach(), QUIRE_OK);
+    r.end(first);
+    r.end(second);
+}
+
 TEST_F(ThreeRanks, a_lost_report_is_a_late_load) {
     EXPECT_EQ(r.leader().detach(), QUIRE_OK);
     r.leader().load_timeout_ns = 20'000'000;
