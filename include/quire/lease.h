@@ -34,7 +34,8 @@
  *
  * If a step fails, published blocks whose content depends on it are withdrawn, and the lease still
  * holds them. A block that a publish named depends on every step that was not done at that time. A
- * block that the failed step was to zero, and that was not published without it, leaves the lease.
+ * block that the failed step was to zero, and that was not published without it, leaves the lease;
+ * so may one that an earlier failed step was to zero, if what filled it since depends on this step.
  * quire_lease_info.blocks_lost counts both. Nothing else that the step changed of leases is taken
  * back.
  *

@@ -77,6 +77,8 @@ std::map<GroupBlock, Zeros> World::foresee_leases(uint8_t bit) {
             for (uint32_t p = 0; p < config.block_size(block.first); ++p) {
                 const Slot &slot = memory_.at(kDevice, block.first, block.second, p);
                 touched |= ((slot.zero_by | slot.zeroed_by | slot.heirs) & bit) != 0;
+                // What filled a block that an earlier failed step was to zero is lost now.
+                touched |= slot.heirs != 0 && (slot.depends & bit) != 0;
             }
             if (!touched) continue;
             const Zeros owed = memory_.zeros_owed(kDevice, block.first, block.second, bit);
