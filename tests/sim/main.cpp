@@ -21,6 +21,7 @@
 #include "differential.hpp"
 #include "library.hpp"
 #include "options.hpp"
+#include "ranks.hpp"
 #include "runner.hpp"
 #include "shrink.hpp"
 #include "store.hpp"
@@ -272,6 +273,71 @@ int run_both(const Options &options, const quire_api *api) {
     return 0;
 }
 
+void print_ranks(const RanksTally &t, uint64_t seeds, uint64_t found) {
+    const std::pair<const char *, uint64_t> lines[] = {{"steps", t.steps},
+                                                       {"rows", t.rows},
+                                                       {"slots compared", t.slots},
+                                                       {"values right", t.values},
+                                                       {"logs applied", t.logs},
+                                                       {"reports taken", t.reports},
+                                                       {"reports lost", t.reports_lost},
+                                                       {"wrong ones refused", t.refused},
+                                                       {"items loading", t.loading},
+                                                       {"tokens found", t.hits},
+                                                       {"loads begun *", t.loads_begun},
+                                                       {"loads used *", t.loads_used},
+                                                       {"loads missed *", t.loads_missed},
+                                                       {"loads late *", t.loads_late},
+                                                       {"loads cancelled *", t.loads_cancelled},
+                                                       {"tokens loaded *", t.tokens_loaded},
+                                                       {"loads that had to bring all", t.brought},
+                                                       {"leaders moved", t.leader_moves},
+                                                       {"followers moved", t.follower_moves},
+                                                       {"preempted", t.swaps},
+                                                       {"steps failed", t.failed_steps},
+                                                       {"tiers detached", t.detaches},
+                                                       {"faults of stores", t.store_faults}};
+    for (const auto &[name, count] : lines)
+        printf("%-28s %12llu\n", name, static_cast<unsigned long long>(count));
+    printf("* since the leader's tier was attached last\n%llu seeds, %llu findings\n",
+           static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(found));
+}
+
+// A game of ranks per seed. A finding names its seed: play that alone to see it again.
+int run_ranks(const Options &options, const quire_api *api) {
+    // Not on the stack, so that a jump out of a crash leaves it as it is.
+    struct State {
+        RanksTally tally;
+        uint64_t index = 0;
+        uint64_t findings = 0;
+        Finding found;
+    };
+    const auto state = std::make_unique<State>();
+    Runner runner(api, plugin_path());
+    current_runner = &runner;
+    for (; state->index < options.seeds; ++state->index) {
+        const uint64_t seed = options.first + state->index;
+        if (sigsetjmp(runner.escape, 1) != 0) {
+            state->found = {runner.crash, "the library raised a signal"};
+        } else {
+            try {
+                play_ranks(api, runner.instance(), seed, options.ops, &state->tally);
+                continue;
+            } catch (Finding &finding) {
+                state->found = std::move(finding);
+            }
+        }
+        ++state->findings;
+        printf("finding: %s\nseed %llu: %s\n", state->found.promise.c_str(),
+               static_cast<unsigned long long>(seed), state->found.text.c_str());
+        fflush(stdout);
+        if (!options.keep_going || state->findings == kMostFindings) break;
+    }
+    const uint64_t played = state->index + (state->index < options.seeds ? 1 : 0);
+    if (!options.quiet) print_ranks(state->tally, played, state->findings);
+    return state->findings != 0 ? 1 : 0;
+}
+
 int run(int argc, char **argv) {
     Options options;
     if (!parse_options(argc, argv, options)) {
@@ -283,6 +349,7 @@ int run(int argc, char **argv) {
     for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGALRM})
         ::signal(signal, on_crash);
     if (options.both) return run_both(options, api);
+    if (options.ranks) return run_ranks(options, api);
     if (!options.shrink.empty()) return run_shrink(options);
     return options.replay.empty() ? run_campaign(options, api) : run_replay(options, api);
 }

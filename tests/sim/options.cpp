@@ -26,6 +26,7 @@ constexpr const char *kHelp =
     "  --shrink FILE    shorten a script that finds something or crashes; writes FILE.short\n"
     "  --library FILE   libquire; else the environment's QUIRE_LIBRARY\n"
     "  --both           compare a host tier's hits with those of one pool of both sizes\n"
+    "  --ranks          a leader and followers with a store each, in place of one cache\n"
     "  --json           the table as JSON\n"
     "exit status: 0 nothing found, 1 a finding, 2 wrong usage\n"
     "features: ";
@@ -76,6 +77,8 @@ bool parse_options(int argc, char **argv, Options &o) {
             o.directory = value();
         else if (name == "--both")
             o.both = true;
+        else if (name == "--ranks")
+            o.ranks = true;
         else if (name == "--json")
             o.json = true;
         else if (name == "--quiet")

@@ -30,7 +30,8 @@ struct Options {
     bool no_shrink = false;
     bool loose = false;
     bool trace = false;
-    bool both = false;  // differential.hpp
+    bool both = false;   // differential.hpp
+    bool ranks = false;  // ranks.hpp
 };
 
 std::string help();

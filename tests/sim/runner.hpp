@@ -40,6 +40,7 @@ class Runner {
     Outcome replay(const Script &script, bool strict);
     // The script so far of the run in progress; for the crash handler.
     const Script &current() const { return current_; }
+    quire_instance *instance() { return instance_; }
 
     // A signal handler may set `crash` and jump here while a script is played.
     sigjmp_buf escape;
