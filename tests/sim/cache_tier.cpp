@@ -265,8 +265,12 @@ uint64_t World::loads_begun() {
     return has_tier() ? tier_->stats.loads_begun : 0;
 }
 
+// A load that is forgotten may have come to nothing before, and its sequence does not ask again.
 void World::forget_loads() {
-    for (auto &seq : sequences) seq->load = {};
+    for (auto &seq : sequences) {
+        if (seq->load.live) asked_.insert(seq->id);
+        seq->load = {};
+    }
     if (!open) return;
     for (Undo &undo : open->undo) undo.before.load = {};
 }
