@@ -14,11 +14,13 @@ bool Needs::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t positio
     if (block == kNullBlock) return false;
     const Block &b = books_.journal.pool(group)[block];
     if (b.node != kNone) return false;
-    // To write a state is to overwrite it, so no one else may read it.
-    if (books_.geometry.groups[group].recurrent && b.refs != 1) return false;
+    const bool is_alone = b.refs == 1 && b.touch < books_.records.open().barrier;
+    // To write a state is to overwrite it, so no other sequence may read it, and no work on another
+    // queue that copies it out for one that has let go of it.
+    if (books_.geometry.groups[group].recurrent) return is_alone;
     uint32_t slot = size.slot_of(position);
     if (b.owner == sequence && slot >= b.frozen_slots) return true;
-    return b.refs == 1 && b.touch < books_.records.open().barrier;  // it takes it over
+    return is_alone;  // it takes it over
 }
 
 // Counts the blocks that the item may give back before it takes any: those that its window or chunk
