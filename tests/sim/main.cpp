@@ -290,6 +290,7 @@ void print_ranks(const RanksTally &t, uint64_t seeds, uint64_t found) {
                                                        {"loads late *", t.loads_late},
                                                        {"loads cancelled *", t.loads_cancelled},
                                                        {"tokens loaded *", t.tokens_loaded},
+                                                       {"tokens cached at the end", t.cached},
                                                        {"loads that had to bring all", t.brought},
                                                        {"leaders moved", t.leader_moves},
                                                        {"followers moved", t.follower_moves},

@@ -31,6 +31,7 @@ Rank::Rank(const quire_api *api, quire_instance *instance, const RanksShape &sha
     desc.shard_count = static_cast<uint32_t>(shards.size());
     desc.shard_stride = sizeof shards[0];
     desc.flags = number == 0 ? QUIRE_CACHE_LOG | QUIRE_CACHE_FIXED_HASH : QUIRE_CACHE_FOLLOWER;
+    if (number == 0 && shape.host_prefixes) desc.flags |= QUIRE_CACHE_HOST_PREFIXES;
     desc.blocks = shape.blocks;
     desc.block_tokens = shape.block_tokens;
     desc.max_sequences = 16;

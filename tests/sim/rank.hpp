@@ -44,6 +44,7 @@ struct RanksShape {
     uint32_t blocks = 16;  // the null block included
     uint32_t host_blocks = 16;
     uint32_t heads = 1;
+    bool host_prefixes = false;  // QUIRE_CACHE_HOST_PREFIXES
     std::vector<RankGroup> groups;
     std::vector<std::vector<RankCut>> ranks;  // by shard; the first leads
     uint32_t layers() const {

@@ -20,6 +20,7 @@ RanksShape draw_ranks(Rng &rng) {
     if (shape.groups.size() == 2 && rng.percent(40)) shape.groups[1].window = rng.range(3, 12);
     const uint32_t ranks = rng.range(2, 3);
     const uint32_t layers = shape.layers();
+    shape.host_prefixes = rng.percent(35);
     const uint32_t how = rng.below(4);
     if (how == 0) {  // each has all
         shape.heads = rng.range(1, 2);
@@ -96,15 +97,9 @@ uint32_t RanksGame::token(uint32_t doc, uint32_t at) const {
 
 void RanksGame::create() {
     if (seqs_.size() >= 6) return;
-    RanksSeq seq;
-    seq.tenant = rng_.percent(55) ? 0 : rng_.below(static_cast<uint32_t>(tenants_.size()));
-    seq.doc = rng_.below(documents_);
-    quire_seq_desc desc{};
-    desc.struct_size = sizeof desc;
-    desc.ns = tenants_[seq.tenant].handle;
-    leader().need(q_->seq_create(leader().cache, &desc, &seq.handle, &leader().error),
-                  "quire_seq_create");
-    seqs_.push_back(seq);
+    const uint32_t tenant =
+        rng_.percent(55) ? 0 : rng_.below(static_cast<uint32_t>(tenants_.size()));
+    add_sequence(tenant, rng_.below(documents_));
 }
 
 void RanksGame::end(size_t at) {

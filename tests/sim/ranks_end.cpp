@@ -74,18 +74,39 @@ uint32_t RanksGame::stored_run(uint32_t tenant, const std::vector<uint32_t> &tok
     }
 }
 
-// A sequence of other tokens takes every block of the device, and ends.
-void RanksGame::fill_device() {
+quire_seq RanksGame::add_sequence(uint32_t tenant, uint32_t doc) {
     RanksSeq seq;
-    seq.tenant = static_cast<uint32_t>(tenants_.size()) - 1;  // the store does not keep it
+    seq.tenant = tenant;
+    seq.doc = doc;
     quire_seq_desc desc{};
     desc.struct_size = sizeof desc;
-    desc.ns = tenants_[seq.tenant].handle;
+    desc.ns = tenants_[tenant].handle;
     leader().need(q_->seq_create(leader().cache, &desc, &seq.handle, &leader().error),
                   "quire_seq_create");
     seqs_.push_back(seq);
+    return seq.handle;
+}
+
+// What the caches have of a prompt is compared on every rank, by the row that finds it.
+void RanksGame::read_cached(uint32_t tenant, uint32_t doc, uint32_t count) {
     RanksItem item;
-    item.handle = seq.handle;
+    item.handle = add_sequence(tenant, doc);
+    item.may_load = false;
+    for (uint32_t i = 0; i < count; ++i) item.tokens.push_back(token(doc, i));
+    const std::vector<quire_step_result> results = begin({item});
+    if (results[0].outcome != QUIRE_ITEM_RUN)
+        fail("rank-live", "an item alone in the cache does not run");
+    commit({item}, results);
+    tally_->cached += results[0].hit_tokens;
+    deliver_all();
+    end(seqs_.size() - 1);
+}
+
+// A sequence of other tokens takes every block of the device, and ends.
+void RanksGame::fill_device() {
+    RanksItem item;
+    // The store does not keep what this tenant has.
+    item.handle = add_sequence(static_cast<uint32_t>(tenants_.size()) - 1, 0);
     item.may_load = false;
     const uint32_t count = (shape_.blocks - 1) * shape_.block_tokens;
     ++fillers_;
@@ -105,16 +126,12 @@ void RanksGame::try_prompt(uint32_t tenant, uint32_t doc, uint32_t count) {
     RanksItem item;
     for (uint32_t i = 0; i < count; ++i) item.tokens.push_back(token(doc, i));
     const uint32_t run = stored_run(tenant, item.tokens);
-    RanksSeq seq;
-    seq.tenant = tenant;
-    seq.doc = doc;
-    quire_seq_desc desc{};
-    desc.struct_size = sizeof desc;
-    desc.ns = tenants_[tenant].handle;
-    leader().need(q_->seq_create(leader().cache, &desc, &seq.handle, &leader().error),
-                  "quire_seq_create");
-    seqs_.push_back(seq);
-    item.handle = seq.handle;
+    item.handle = add_sequence(tenant, doc);
+    // A load that continues what the caches have may lose that to its own room, and be a miss.
+    uint32_t cached = 0;
+    leader().need(q_->prefix_probe(leader().cache, item.handle, item.tokens.data(), count, &cached,
+                                   &leader().error),
+                  "quire_prefix_probe");
     const uint64_t shorts = leader().stats().loads_short;
     std::vector<quire_step_result> results;
     for (int tries = 0;; ++tries) {
@@ -133,7 +150,7 @@ void RanksGame::try_prompt(uint32_t tenant, uint32_t doc, uint32_t count) {
                                       [](const auto &rank) { return rank->store->has_wrong; });
     const uint32_t least = std::max(desc_.min_load_tokens, shape_.block_tokens);
     const bool is_short = leader().stats().loads_short != shorts;
-    if (!has_window && !is_wrong && !is_short && run >= least) {
+    if (!has_window && !is_wrong && !is_short && cached == 0 && run >= least) {
         ++tally_->brought;
         if (results[0].hit_tokens < run)
             fail("rank-lost", "%u tokens are found; the stores of all ranks have %u",
@@ -160,6 +177,8 @@ void RanksGame::conclude() {
     settle();
     check_all();
     const uint32_t most = std::min((shape_.blocks - 1) * shape_.block_tokens * 2 / 3, 48u);
+    for (uint32_t tenant = 0; tenant < tenants_.size(); ++tenant)
+        for (uint32_t doc = 0; doc < documents_; ++doc) read_cached(tenant, doc, most);
     for (uint32_t tenant = 0; tenant < tenants_.size(); ++tenant) {
         if (!tenants_[tenant].is_named) continue;
         for (uint32_t doc = 0; doc < documents_; ++doc) try_prompt(tenant, doc, most);

@@ -94,6 +94,8 @@ class RanksGame {
     void settle();
     void empty_step();
     void deliver_all();
+    void read_cached(uint32_t tenant, uint32_t doc, uint32_t count);
+    quire_seq add_sequence(uint32_t tenant, uint32_t doc);
     void try_prompt(uint32_t tenant, uint32_t doc, uint32_t count);
     uint32_t stored_run(uint32_t tenant, const std::vector<uint32_t> &tokens);
     void fill_device();
