@@ -58,7 +58,8 @@ def _check_cached(spec: Spec, use_eagle: bool) -> None:
     drops = use_eagle and spec.has_states
     _refuse(a_group_whose_blocks_are_not_cached=not all(
                 getattr(group.spec, "prefix_cacheable", True) for group in spec.groups),
-            prefix_caching_with_uncached_Mamba_or_cross_attention=spec.fixed,
+            prefix_caching_with_uncached_Mamba_or_cross_attention=spec.fixed or any(
+                group.is_uncached_state for group in spec.groups),
             EAGLE_with_windows_beside_Mamba=drops and any(g.window for g in spec.groups),
             EAGLE_beside_Mamba_with_blocks_of_different_sizes=drops and spec.is_mixed)
 
@@ -138,8 +139,7 @@ class KVCacheManager:
                             num_hash_lookahead_tokens, hash_size,
                             retention_of(kv_cache_config, spec.groups, use_eagle))
         self._pool.serve(self._table)
-        if self.enable_caching and (self._table.retention is not None or
-                                    spec.has_states and self._pool.knows_hashes):
+        if self.enable_caching and (self._table.retention is not None or spec.has_states):
             self._pool.index()
         self._admission = Admission(self._table)
         self._running = self._table.running

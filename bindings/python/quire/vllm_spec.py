@@ -20,6 +20,7 @@ _WINDOWED = ("SlidingWindowSpec", "SlidingWindowMLASpec")
 _CHUNKED = ("ChunkedLocalAttentionSpec",)
 _CROSS = ("CrossAttentionSpec",)
 _STATE = ("MambaSpec",)
+_MODES = ("align", "none")  # of its mamba_cache_mode
 _LARGEST = 4096  # tokens of a block, see quire_cache_desc.block_tokens
 _MOST_GROUPS = 16  # of a cache
 _LONGEST_SPAN = 65536  # tokens, see quire_cache_desc.block_tokens
@@ -38,6 +39,7 @@ class GroupSpec:
     ranks        that divide a block
     is_state     True if its blocks hold states of a recurrence that are cached: one where each step
                  ends (vLLM's mode "align")
+    is_uncached_state  True if they hold such states, and none is cached (mode "none")
     drafts       blocks that a request has beside its state's, for drafts
     most_blocks  that a request may hold at a time
     """
@@ -67,11 +69,13 @@ class GroupSpec:
                 raise UnsupportedError("checkpoints within a step (num_prefill_checkpoint_blocks) "
                                        "are not supported by quire.vllm")
             self.drafts = spec.num_speculative_blocks
-        elif name in _STATE:
-            if mode != "none" or self.block_size < longest:
-                raise UnsupportedError(f"MambaSpec with mamba_cache_mode {mode} is not supported "
-                                       "by quire.vllm, only align, and none with a state per "
-                                       "request")
+        self.is_uncached_state = mode == "none" and self.block_size < longest
+        is_other = name in _STATE and mode not in _MODES
+        if is_other or self.is_uncached_state and spec.num_speculative_blocks:
+            raise UnsupportedError(f"MambaSpec with mamba_cache_mode {mode} is not supported by "
+                                   "quire.vllm, only align, and none without drafts or with a "
+                                   "block for all of a request's tokens")
+        if mode == "none" and not self.is_uncached_state:
             self.states = 1 + spec.num_speculative_blocks
         if self.states == 0 and self.block_size > _LARGEST:
             raise UnsupportedError(f"blocks of {self.block_size} tokens are not supported by "
@@ -79,6 +83,8 @@ class GroupSpec:
         self.crosses = name in _CROSS
         self.chunked = name in _CHUNKED
         self.window: int = spec.attention_chunk_size if self.chunked else 0
+        if self.is_uncached_state:
+            self.window = 2  # the block of the last token's state, until the next one has its own
         if name in _WINDOWED + _PLAIN:
             self.window = (getattr(spec, "sliding_window", None) or 0) + \
                 (getattr(spec, "extra_retained_tokens", 0) or 0)

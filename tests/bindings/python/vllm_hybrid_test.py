@@ -203,14 +203,34 @@ class Hybrid(unittest.TestCase):
 
     def test_mamba_is_refused_where_its_states_follow_the_tokens(self):
         for fields, word in ((dict(mamba_cache_mode="all"), "all"),
-                             (dict(mamba_cache_mode="none"), "none"),
+                             (dict(mamba_cache_mode="none", num_speculative_blocks=1), "none"),
                              (dict(mamba_cache_mode="align", num_prefill_checkpoint_blocks=1),
                               "checkpoints within a step")):
             made = config(40, [None], [SIZE])
-            made.kv_cache_groups.append(fixed_group("MambaSpec", num_speculative_blocks=0,
-                                                    block_size=16, **fields))
+            made.kv_cache_groups.append(fixed_group("MambaSpec", **{
+                "num_speculative_blocks": 0, "block_size": 16, **fields}))
             with self.assertRaisesRegex(quire.UnsupportedError, word):
                 vllm.KVCacheManager(made, 512, SIZE, SIZE, enable_caching=False)
+
+    def test_uncached_states_move_from_block_to_block(self):
+        """Mode "none" with small blocks: a token needs the state that the one before it left."""
+        for seed in range(8):
+            with self.subTest(seed=seed):
+                rng = random.Random(seed)
+                windows, most = [None, *groups(rng)], rng.randrange(3)
+                made = config(120, windows, [SIZE] * len(windows))
+                made.kv_cache_groups += [fixed_group(
+                    "MambaSpec", block_size=SIZE, mamba_cache_mode="none",
+                    num_speculative_blocks=0)] * 2
+                with self.assertRaisesRegex(quire.UnsupportedError, "uncached Mamba"):
+                    vllm.KVCacheManager(made, 512, SIZE, SIZE)
+                manager = vllm.KVCacheManager(made, 512, SIZE, SIZE, enable_caching=False)
+                windows += [2, 2]
+                engine = Engine(self, manager, make_request, windows, [SIZE] * len(windows),
+                                120, most)
+                Script(seed, most).play([engine], 150)
+                manager._cache.check()
+                manager.close()
 
     def play_cached_states(self, seed, blocks):
         rng = random.Random(seed)
