@@ -139,7 +139,8 @@ class KVCacheManager:
                             num_hash_lookahead_tokens, hash_size,
                             retention_of(kv_cache_config, spec.groups, use_eagle))
         self._pool.serve(self._table)
-        if self.enable_caching and (self._table.retention is not None or spec.has_states):
+        if self.enable_caching and (spec.has_states or getattr(
+                self._table.retention, "interval", None) is not None):
             self._pool.index()
         self._admission = Admission(self._table)
         self._running = self._table.running

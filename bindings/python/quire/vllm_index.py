@@ -201,6 +201,7 @@ class Index:
                         entry = Entry(number, group, running.hash_list(group)[place], block, place,
                                       i, parent, part, running.keys)
                         entry.is_shared = found == 0
+                        entry.kept = self._keeps(running, group, place)
                         self._add(entry)
             parent = self._any_of(number)
 

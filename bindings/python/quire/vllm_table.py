@@ -101,9 +101,8 @@ class Table:
             tokens = tokens if most is None else tokens[:most + 1]
             count, tables = self.found(keys, tokens, drops_last)
         most_cached = max(count, attended or 0)
-        if self.retention is not None and count:
-            hashes = hashes_of(request, self.shape.scales[0])
-            while count and not self._is_kept(hashes, count // self.books.block_size):
+        if self.retention is not None and self.retention.interval is not None:
+            while count and not self._is_kept(request, count):
                 count, tables = self.found(keys, tokens[:count - self.books.block_size + 1], False)
         return count, tables, most_cached if most_cached > count else 0
 
@@ -118,13 +117,17 @@ class Table:
         return (0, self.nothing) if count <= 0 else \
             self.found(keys, tokens[:min(count, most) + 1], False)
 
-    def _is_kept(self, hashes: Any, end: int) -> bool:
-        """True if the blocks that a request sees are kept which goes on after block `end`."""
+    def _is_kept(self, request: Any, tokens: int) -> bool:
+        """True if the blocks that a request sees are kept which goes on after so many tokens."""
         assert self.retention is not None and self.index is not None
         self.index.sync()
-        return all(self.index.keeps(group, hashes[place])
-                   for group, need in self.retention.needs.items()
-                   for place in range(max(0, end - need), end))
+        for group, need in self.retention.needs.items():
+            hashes = hashes_of(request, self.shape.scales[group])
+            end = tokens // self.retention.sizes[group]
+            if not all(self.index.keeps(group, hashes[place])
+                       for place in range(max(0, end - need), end)):
+                return False
+        return True
 
     def found(self, keys: List[Key], tokens: Any, drops_last: bool) -> Tuple[int, Tables]:
         """How many of some tokens are found, the last one apart, and in which blocks of each group.
