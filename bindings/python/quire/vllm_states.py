@@ -12,15 +12,12 @@ it has to wait for the next step (`is_new`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from .vllm_books import Books
 from .vllm_request import ids
 from .vllm_retention import Retention
 from .vllm_running import Running, hashes_of
-
-if TYPE_CHECKING:
-    from .vllm_table import Table
 
 
 class States:
@@ -92,7 +89,7 @@ class States:
         """A request ends: its blocks may get another content before anything could read them."""
         self.offers.pop(running.request.request_id, None)
 
-    def attended(self, request: Any, table: "Table", most: Optional[int],
+    def attended(self, request: Any, table: Any, most: Optional[int],
                  drops_last: bool) -> Optional[int]:
         """How many of a request's first tokens are cached in the groups of full attention, at most
         `most` and never the last one, whole blocks; with drops_last before the last block that is.
