@@ -506,7 +506,7 @@ func TestHandoversKeepTenantsAndKeys(t *testing.T) {
 	}
 	must(t, got.End(true))
 	must(t, ours.Close())
-	// What was computed before a reset may be of other weights.
+	// Blocks from before a reset may be of other weights.
 	must(t, from.cache.Reset())
 	sender = from.sender(sequence, SendOptions{})
 	_, err = io.ReadAll(sender)
@@ -543,7 +543,7 @@ func TestHandoversThatAreGoneAreStale(t *testing.T) {
 	// Each end refuses what only the other one does.
 	refused(t, second((&Receiver{handover: s.handover}).Write([]byte{1})), ErrArg)
 	refused(t, second((&Sender{r.handover}).Read(make([]byte, 1))), ErrArg)
-	// What the program forgets goes on until it is ended.
+	// A hand-over that the program forgets goes on until it is ended.
 	for i := 0; i < 3; i++ {
 		runtime.GC()
 	}

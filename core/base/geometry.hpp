@@ -37,7 +37,7 @@ struct GroupGeometry {
     bool full = false;       // keeps every token's block: full attention and latent
     bool windowed = false;   // gives up blocks that have left its window or chunk, or old states
     bool recurrent = false;  // a block holds the state after its last token
-    // Of a recurrent group whose table names one state, the newest: where a snapshot is published.
+    // In a recurrent group whose table names only the newest state: where a snapshot is published.
     uint32_t state_interval = 0;
     uint32_t draft_states = 0;  // blocks after that of the running state
     bool cross = false;         // holds the other input; its table does not grow with the tokens

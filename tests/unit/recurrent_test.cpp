@@ -6,6 +6,7 @@
 
 #include "leased.hpp"
 #include "random_walk.hpp"
+#include "recurrent_states.hpp"
 
 namespace {
 
@@ -18,18 +19,6 @@ CacheOptions with_states(uint32_t blocks = 24) {
     options.groups = {{}, {.kind = QUIRE_GROUP_RECURRENT}};
     return options;
 }
-
-// Entries of the recurrent group's table that are not null.
-std::vector<uint32_t> states(Manager &m, quire_seq seq) {
-    std::vector<uint32_t> out;
-    const Blocks ids = m.table(seq, 1);
-    for (uint32_t i = 0; i < ids.size(); ++i) {
-        if (ids[i] != 0) out.push_back(i);
-    }
-    return out;
-}
-
-using Entries = std::vector<uint32_t>;
 
 TEST(Recurrent, a_sequence_keeps_its_newest_state) {
     Manager m(with_states());

@@ -7,6 +7,7 @@
 
 #include "leased.hpp"
 #include "random_walk.hpp"
+#include "recurrent_states.hpp"
 
 namespace {
 
@@ -20,18 +21,6 @@ CacheOptions with_state(uint32_t drafts = 0, uint32_t interval = 4, uint32_t blo
         {}, {.kind = QUIRE_GROUP_RECURRENT, .state_interval = interval, .draft_states = drafts}};
     return options;
 }
-
-// Entries of the recurrent group's table that are not null.
-std::vector<uint32_t> states(Manager &m, quire_seq seq) {
-    std::vector<uint32_t> out;
-    const Blocks ids = m.table(seq, 1);
-    for (uint32_t i = 0; i < ids.size(); ++i) {
-        if (ids[i] != 0) out.push_back(i);
-    }
-    return out;
-}
-
-using Entries = std::vector<uint32_t>;
 
 quire_step_result compute(Manager &m, quire_seq seq, const Tokens &tokens, uint32_t lookahead = 0) {
     m.begin();

@@ -54,7 +54,7 @@ class Connection {
     // Why it ended, or is just ending: callbacks that get NULL may ask.
     int error_number();
     const std::string &why() const { return why_; }  // it ended, for people
-    // What messages about this node must not show.
+    // Texts that messages about this node must not show.
     const Secrets &secrets() const { return secrets_; }
 
  private:

@@ -233,7 +233,7 @@ class Table:
         if self.books.is_exact:
             known = max(verified, running.known + 1, found + 1)
         stops = self.states.stops(running, known) if self.books.states else []
-        # What the connector is still to load must not be named if this request then has to wait.
+        # Tokens still to be loaded must not be named if this request then has to wait.
         if (stops or self._names_before(running, cached)) and \
                 not self._could_step(running, known, need, spare):
             return False

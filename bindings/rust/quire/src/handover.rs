@@ -15,7 +15,7 @@ use crate::sequence::{described, NamespaceInner};
 use crate::ErrorKind;
 use crate::{Cache, Error, Result, Sequence, SequenceOptions, SessionIdentity, Step, Token};
 
-/// What is sent of a sequence: `quire_handover_send_desc` of handover.h.
+/// The tokens to send, and memory for them: `quire_handover_send_desc` of handover.h.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SendOptions<'a> {
     /// The tokens to hand over: the prompt, of which the sequence need not have computed more than

@@ -16,7 +16,7 @@ use crate::{Cache, Error, ErrorKind, Key, Namespace, OpenStep, Result, Token, Wa
 pub struct LeaseOptions<'a> {
     /// The lease's namespace; `None`: the default one.
     pub namespace: Option<&'a Namespace>,
-    /// What decides the K and V of its blocks besides their tokens: keys without a span.
+    /// Keys without a span: they decide the K and V of its blocks besides the tokens.
     pub keys: &'a [Key<'a>],
 }
 

@@ -392,7 +392,7 @@ fn tenants_and_keys_are_kept() {
     assert_eq!(ours.info().unwrap().sequences, 0);
 }
 
-/// What was computed before a reset may be of other weights.
+/// Blocks from before a reset may be of other weights.
 #[test]
 fn sequences_from_before_a_reset_are_not_handed_over() {
     let mut served = model();
