@@ -59,14 +59,7 @@ struct Sequence {
     int32_t priority = 0;
     uint32_t blocks_held = 0;  // entries that are not null
     uint32_t cross_tokens = 0;
-    bool is_lease = false;     // it has no tokens, and its tables name what it holds, in no order
-    uint64_t blocks_lost = 0;  // of a lease: withdrawn, or taken off it, by steps that failed
     uint64_t last_step = 0;    // that touches its blocks
-    // The fewest tokens that were computed since a hand-over of it last looked here.
-    uint32_t fewest_computed = kNone;
-    // Position of the first token that had no name when the sequence was forked, or was created by
-    // a fork: both share the token's K and V, and each names it for itself. kNone: there was none.
-    uint32_t lent_from = kNone;
     KnownTokens tokens;
     Buffer tree;   // parents of the drafts, while they are a tree
     Buffer moves;  // where the tokens to be moved lie, increasing
@@ -76,6 +69,14 @@ struct Sequence {
     // token that is computed again depends on the step that computes it.
     uint64_t pending_step[kMaxUnfinished] = {};
     uint32_t pending_position[kMaxUnfinished] = {};
+    // From here on: what a decode step does not read, so that it shares no cache line with the rest.
+    uint64_t blocks_lost = 0;  // of a lease: withdrawn, or taken off it, by steps that failed
+    // The fewest tokens that were computed since a hand-over of it last looked here.
+    uint32_t fewest_computed = kNone;
+    // Position of the first token that had no name when the sequence was forked, or was created by
+    // a fork: both share the token's K and V, and each names it for itself. kNone: there was none.
+    uint32_t lent_from = kNone;
+    bool is_lease = false;  // it has no tokens, and its tables name what it holds, in no order
 
     void note_pending(uint64_t step, uint32_t position) {
         uint32_t at = Timeline::ring_index(step);

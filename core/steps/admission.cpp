@@ -4,6 +4,12 @@
 
 namespace quire {
 
+// True if tokens of the item may be taken back after they were computed.
+bool Admission::may_go_back(const quire_step_item &item) const {
+    return item.draft_count != 0 || item.mask_kind != QUIRE_MASK_NONE ||
+           (item.lookahead != 0 && books_.geometry.any_dense);
+}
+
 Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
     CacheBooks &books = books_;
     const quire_step_item &item = list.item(i);
@@ -30,9 +36,7 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
                     "items[{}]: {} drafts were not accepted: call quire_seq_accept or _accept_path",
                     i, state.drafts);
     }
-    const bool may_go_back = item.draft_count != 0 || item.mask_kind != QUIRE_MASK_NONE ||
-                             (item.lookahead != 0 && books.geometry.any_dense);
-    if (books.geometry.any_recurrent && may_go_back) {
+    if (books.geometry.any_recurrent && may_go_back(item)) [[unlikely]] {
         return fail(QUIRE_E_UNSUPPORTED,
                     "items[{}] has drafts, a mask, or lookahead without a state_interval: the "
                     "state of a recurrent group after a token cannot be had back",

@@ -58,6 +58,7 @@ class Admission {
     Status add_items(const ItemList &list);
 
  private:
+    bool may_go_back(const quire_step_item &item) const;
     Status check_item(const ItemList &list, uint32_t i, uint32_t *sequence);
     Status mark_items(const ItemList &list);
     Status add_item(const ItemList &list, uint32_t i);

@@ -195,6 +195,8 @@ void Steps::settle_changes(StepRecord *record, Batch *batch) {
     }
     if (record->dropped) books.journal.free_bare(*record, record->edits.size());
     record->edits.shrink(0);
+    const bool may_load = books.loads.is_open();
+    const bool any_window = books.geometry.any_window;
     for (const Change &change : record->changes) {
         if (change.kind == ChangeKind::dropped) continue;
         Sequence &s = books.sequences[change.sequence];
@@ -204,14 +206,14 @@ void Steps::settle_changes(StepRecord *record, Batch *batch) {
         books.touched.touch(change.sequence);
         settle_pending(*record, change, books.timeline.oldest(), &s);
         if (change.kind == ChangeKind::victim) continue;
-        if (change.kind == ChangeKind::item && books.loads.is_open()) [[unlikely]]
+        if (may_load && change.kind == ChangeKind::item) [[unlikely]]
             settle_load(change);
         books.counts.prefix_cache_queries += change.query_tokens;
         books.counts.prefix_cache_hits += change.hit_tokens;
         books.namespaces[s.name_space].queries += change.query_tokens;
         books.namespaces[s.name_space].hits += change.hit_tokens;
         if (change.kind != ChangeKind::item) continue;
-        if (books.geometry.any_window) pass_windows(change);
+        if (any_window) pass_windows(change);
         if (batch == nullptr) continue;
         batch->add_row(BatchRow{books.handles.handle(change.sequence), change.first_position,
                                 change.compute_count, s.cross_tokens, change.cross_tokens,
