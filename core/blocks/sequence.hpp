@@ -59,7 +59,7 @@ struct Sequence {
     int32_t priority = 0;
     uint32_t blocks_held = 0;  // entries that are not null
     uint32_t cross_tokens = 0;
-    uint64_t last_step = 0;    // that touches its blocks
+    uint64_t last_step = 0;  // that touches its blocks
     KnownTokens tokens;
     Buffer tree;   // parents of the drafts, while they are a tree
     Buffer moves;  // where the tokens to be moved lie, increasing
@@ -69,7 +69,7 @@ struct Sequence {
     // token that is computed again depends on the step that computes it.
     uint64_t pending_step[kMaxUnfinished] = {};
     uint32_t pending_position[kMaxUnfinished] = {};
-    // From here on: what a decode step does not read, so that it shares no cache line with the rest.
+    // From here on: what a decode step does not read, apart from the cache lines that it does.
     uint64_t blocks_lost = 0;  // of a lease: withdrawn, or taken off it, by steps that failed
     // The fewest tokens that were computed since a hand-over of it last looked here.
     uint32_t fewest_computed = kNone;
