@@ -55,7 +55,7 @@ constexpr uint32_t kCacheFlags =
     RULE(quire_instance_desc, 64, 0, 0, 0)                                                      \
     RULE(quire_device_desc, 32, kDeviceFlags, 0, 0)                                             \
     RULE(quire_memory_desc, 32, 0, QUIRE_RESERVED(quire_memory_desc, reserved0))                \
-    RULE(quire_group_desc, 56, 0, QUIRE_RESERVED(quire_group_desc, reserved0))                  \
+    RULE(quire_group_desc, 56, 0, 0, 0)                                                         \
     RULE(quire_shard_desc, 40, 0, 0, 0)                                                         \
     RULE(quire_cache_desc, 136, kCacheFlags, 0, 0)                                              \
     RULE(quire_namespace_desc, 32, QUIRE_NAMESPACE_EVENT_TOKENS, 0, 0)                          \

@@ -60,6 +60,9 @@ type Group struct {
 	Blocks                             int // in its pool; 0: from CacheOptions
 	BlockTokens                        int // of its blocks; 0: the cache's
 	StateInterval, DraftStates         int // only for GroupRecurrent
+	// OpaqueBytes is 0, or bytes of a token in a layer, in a format that the library does not
+	// know. Then there are no heads, dims and types, and the cache has no memory.
+	OpaqueBytes int
 }
 
 // Shard is one device's part of a cache; a count of 0 means all that follow.
@@ -149,6 +152,7 @@ func describeGroups(a *arena, n *counts, groups []Group) *C.quire_group_desc {
 
 			state_interval: n.u32(of("Groups", i, "StateInterval"), group.StateInterval),
 			draft_states:   n.u32(of("Groups", i, "DraftStates"), group.DraftStates),
+			opaque_bytes:   n.u32(of("Groups", i, "OpaqueBytes"), group.OpaqueBytes),
 		}
 		unsafe.Slice(array, len(groups))[i] = desc
 	}

@@ -27,6 +27,24 @@ Status check_latent(const quire_group_desc &desc, uint32_t index) {
     return Status{};
 }
 
+// Nothing describes the inside of an opaque row.
+Status check_opaque(const quire_group_desc &desc, uint32_t index) {
+    if (desc.kind == QUIRE_GROUP_LATENT) {
+        return fail(QUIRE_E_ARG,
+                    "groups[{}].opaque_bytes is {}, but a latent row is no opaque one: use "
+                    "QUIRE_GROUP_FULL",
+                    index, desc.opaque_bytes);
+    }
+    const bool described = desc.kv_heads != 0 || desc.k_head_dim != 0 || desc.v_head_dim != 0 ||
+                           desc.k_dtype != 0 || desc.v_dtype != 0 || desc.k_scale != 0 ||
+                           desc.v_scale != 0;
+    if (!described) return Status{};
+    return fail(QUIRE_E_ARG,
+                "groups[{}].opaque_bytes is {}, but heads, dims, types or scales are given too: "
+                "set them to 0, or opaque_bytes",
+                index, desc.opaque_bytes);
+}
+
 // How many states of a recurrence there are.
 Status check_states(const quire_group_desc &desc, uint32_t index, uint32_t block_tokens) {
     if (desc.state_interval == 0 && desc.draft_states == 0) return Status{};
@@ -75,6 +93,7 @@ Status check_group(const quire_group_desc &desc, uint32_t index) {
         return fail(QUIRE_E_ARG, "groups[{}].layer_count is {}: must be 1 to 4096", index,
                     desc.layer_count);
     }
+    if (desc.opaque_bytes != 0) return check_opaque(desc, index);
     if (desc.kv_heads == 0) return fail(QUIRE_E_ARG, "groups[{}].kv_heads is 0", index);
     if (desc.k_head_dim == 0) return fail(QUIRE_E_ARG, "groups[{}].k_head_dim is 0", index);
     if (desc.v_head_dim == 0) return fail(QUIRE_E_ARG, "groups[{}].v_head_dim is 0", index);
@@ -141,6 +160,13 @@ uint64_t row_bytes(uint32_t head_dim, uint32_t dtype) {
 uint64_t element_bytes(uint32_t dtype) {
     uint32_t bits = pool_dtype_bits(dtype);
     return bits > 8 ? bits / 8 : 1;
+}
+
+// An opaque row lies where K does. 2^32 bytes in 2^12 tokens and 2^12 layers are 2^56.
+void compute_opaque_strides(GroupGeometry *g, uint32_t block_tokens) {
+    g->k_token_stride = g->opaque_bytes;
+    g->k_head_stride = g->layer_stride = int64_t{g->opaque_bytes} * block_tokens;
+    g->block_stride = g->layer_stride * g->layer_count;
 }
 
 // Strides of one group's block; everything fits an int64 or the call fails.
@@ -216,6 +242,12 @@ Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_t
     g->sink_tokens = desc.sink_tokens;
     g->kept_blocks = static_cast<uint32_t>(ceil_div(desc.sink_tokens, block_tokens));
     g->layer_count = desc.layer_count;
+    g->blocks = desc.blocks;
+    g->opaque_bytes = desc.opaque_bytes;
+    if (g->opaque_bytes != 0) {
+        compute_opaque_strides(g, block_tokens);
+        return Status{};
+    }
     g->kv_heads = desc.kv_heads;
     g->k_head_dim = desc.k_head_dim;
     g->v_head_dim = desc.v_head_dim;
@@ -225,7 +257,6 @@ Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_t
     // A latent row has one kind of scale, which may be given twice.
     bool as_k = desc.v_scale == 0 && (desc.v_dtype == 0 || desc.kind == QUIRE_GROUP_LATENT);
     g->v_scale = as_k ? desc.k_scale : desc.v_scale;
-    g->blocks = desc.blocks;
     QUIRE_TRY(check_side(g->k_dtype, g->k_scale, g->k_head_dim, index));
     QUIRE_TRY(check_side(g->v_dtype, g->v_scale, g->v_head_dim, index));
     return compute_strides(g, block_tokens, index);
@@ -430,6 +461,12 @@ Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *group
                         "groups[{}].kind is {}, a recurrence: only in a cache without memory", g,
                         groups[g].kind);
         }
+        if (groups[g].opaque_bytes != 0 && !any_size) {
+            return fail(QUIRE_E_UNSUPPORTED,
+                        "groups[{}].opaque_bytes is {}: only in a cache without memory, because no "
+                        "kernel knows the format",
+                        g, groups[g].opaque_bytes);
+        }
         uint32_t block_tokens = 0;
         QUIRE_TRY(choose_size(groups[g], g, out->block_tokens, !any_size, &block_tokens));
         QUIRE_TRY(fill_group(groups[g], g, block_tokens, &out->groups[g]));
@@ -439,6 +476,7 @@ Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *group
         out->any_cross |= out->groups[g].cross;
         out->any_recurrent |= out->groups[g].recurrent;
         out->any_dense |= out->groups[g].recurrent && out->groups[g].state_interval == 0;
+        out->any_opaque |= out->groups[g].opaque_bytes != 0;
         if (out->layer_count > kMaxLayers) {
             return fail(QUIRE_E_LIMIT, "more than {} layers", kMaxLayers);
         }

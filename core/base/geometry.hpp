@@ -40,6 +40,7 @@ struct GroupGeometry {
     // In a recurrent group whose table names only the newest state: where a snapshot is published.
     uint32_t state_interval = 0;
     uint32_t draft_states = 0;  // blocks after that of the running state
+    uint32_t opaque_bytes = 0;  // of a token in a layer, in the caller's format; 0: K and V
     bool cross = false;         // holds the other input; its table does not grow with the tokens
     uint32_t window = 0;
     uint32_t sink_tokens = 0;
@@ -118,8 +119,9 @@ struct Geometry {
     bool any_cross = false;
     bool any_recurrent = false;
     bool any_dense = false;  // recurrent, with a state in every block
-    bool one_pool = false;   // all groups take their blocks from one pool
-    bool uniform = true;     // all groups have the cache's block_tokens
+    bool any_opaque = false;
+    bool one_pool = false;  // all groups take their blocks from one pool
+    bool uniform = true;    // all groups have the cache's block_tokens
     GroupGeometry groups[kMaxGroups];
 
     // Pools that hold different blocks, and the one that a group has.

@@ -87,6 +87,8 @@ uint64_t digest_geometry(const Geometry &geometry, const LayerInGroup *places,
                                    geometry.groups[g].draft_states};
         hash = mix(states, sizeof states, hash);
     }
+    for (uint32_t g = 0; g < geometry.group_count && geometry.any_opaque; ++g)
+        hash = mix(&geometry.groups[g].opaque_bytes, sizeof(uint32_t), hash);
     constexpr uint32_t one_pool = 1;
     if (geometry.one_pool) hash = mix(&one_pool, sizeof one_pool, hash);
     if (!scales.empty()) hash = mix(scales.data(), scales.size() * sizeof(float), hash);

@@ -261,6 +261,78 @@ TEST(Geometry, every_wrong_field_is_refused) {
     refused([](D d) { d->groups[0].k_dtype = 5; }, QUIRE_E_UNSUPPORTED);
 }
 
+// A window group of K and V beside rows of 132 bytes, as of an indexer: 128 codes and a scale.
+Described with_opaque() {
+    Described d;
+    d.cache.group_count = 2;
+    d.groups[0].kind = QUIRE_GROUP_WINDOW;
+    d.groups[0].window = 8;
+    d.groups[1] = quire_group_desc{};
+    d.groups[1].layer_count = 3;
+    d.groups[1].opaque_bytes = 132;
+    return d;
+}
+
+TEST(Geometry, opaque_rows_take_as_many_bytes_as_the_caller_says) {
+    Described d = with_opaque();
+    Geometry out;
+    ASSERT_EQ(d.compute(&out), QUIRE_OK);
+    EXPECT_EQ(out.groups[1].k_token_stride, 132);
+    EXPECT_EQ(out.groups[1].layer_stride, 132 * 16);
+    EXPECT_EQ(out.groups[1].block_stride, 3 * 132 * 16);
+    EXPECT_TRUE(out.groups[1].full);
+    // pool_bytes buys blocks of both groups.
+    d.cache.blocks = 0;
+    d.cache.pool_bytes = uint64_t{7} * (3 * 132 * 16 + 2 * 2 * 2 * 16 * 4);
+    ASSERT_EQ(d.compute(&out), QUIRE_OK);
+    EXPECT_EQ(out.groups[1].blocks, 7u);
+    d.groups[1].opaque_bytes = 133;
+    ASSERT_EQ(d.compute(&out), QUIRE_OK);
+    EXPECT_EQ(out.groups[1].blocks, 6u);
+    // The largest of all that can be described does not overflow.
+    d.cache.pool_bytes = 0;
+    d.cache.blocks = 0x7FFFFFFF;
+    d.groups[1].opaque_bytes = 0xFFFFFFFF;
+    d.groups[1].layer_count = 4094;
+    d.groups[1].block_tokens = 4096;
+    EXPECT_EQ(d.compute(), QUIRE_E_LIMIT);
+}
+
+TEST(Geometry, nothing_describes_the_inside_of_an_opaque_row) {
+    auto refused = [](auto change, quire_status expected) {
+        Described d = with_opaque();
+        change(&d.groups[1], &d.cache);
+        EXPECT_EQ(d.compute(), expected);
+    };
+    using G = quire_group_desc *;
+    using C = quire_cache_desc *;
+    refused([](G, C) {}, QUIRE_OK);
+    refused([](G g, C) { g->kv_heads = 1; }, QUIRE_E_ARG);
+    refused([](G g, C) { g->k_head_dim = 1; }, QUIRE_E_ARG);
+    refused([](G g, C) { g->v_head_dim = 1; }, QUIRE_E_ARG);
+    refused([](G g, C) { g->k_dtype = QUIRE_DTYPE_F16; }, QUIRE_E_ARG);
+    refused([](G g, C) { g->v_dtype = QUIRE_DTYPE_F16; }, QUIRE_E_ARG);
+    refused([](G g, C) { g->k_scale = QUIRE_SCALE_TENSOR; }, QUIRE_E_ARG);
+    refused([](G g, C) { g->v_scale = QUIRE_SCALE_TENSOR; }, QUIRE_E_ARG);
+    refused([](G g, C) { g->kind = QUIRE_GROUP_LATENT; }, QUIRE_E_ARG);
+    refused([](G g, C) { g->kind = QUIRE_GROUP_RECURRENT; }, QUIRE_OK);
+    refused([](G, C c) { c->shard_count = 1; }, QUIRE_E_UNSUPPORTED);
+}
+
+TEST(Geometry, ranks_with_other_opaque_rows_are_of_another_geometry) {
+    Described d = with_opaque();
+    auto digest = [&] {
+        Geometry out;
+        EXPECT_EQ(d.compute(&out), QUIRE_OK);
+        LayerInGroup places[5];
+        EXPECT_TRUE(place_layers(nullptr, out, places).ok());
+        return digest_geometry(out, places, 8, Array<float>(test::host()));
+    };
+    const uint64_t before = digest();
+    d.groups[1].opaque_bytes = 133;
+    EXPECT_NE(digest(), before);
+}
+
 TEST(Geometry, bytes_and_fractions_buy_whole_blocks_of_every_group) {
     Described d;
     d.cache.group_count = 2;

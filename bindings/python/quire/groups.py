@@ -42,13 +42,16 @@ class Group:
     block_tokens                  of its blocks; 0: as the cache's
     state_interval, draft_states  only for GroupKind.RECURRENT: where its snapshots are, and how
                                   many blocks a sequence has beside its state's
+    opaque_bytes                  0, or bytes of a token in a layer, in a format that the library
+                                  does not know; then there are no heads, dims and dtypes, and the
+                                  cache has no memory
 
     Errors  ArgumentError, no element type has that name.
     """
 
     layers: int
-    kv_heads: int
-    head_dim: int
+    kv_heads: int = 0
+    head_dim: int = 0
     kind: GroupKind = GroupKind.FULL
     v_head_dim: Optional[int] = None
     dtype: DTypeLike = None
@@ -61,6 +64,7 @@ class Group:
     block_tokens: int = 0
     state_interval: int = 0
     draft_states: int = 0
+    opaque_bytes: int = 0
 
     def __post_init__(self) -> None:
         dtype_of(self.dtype)
@@ -75,7 +79,7 @@ class Group:
                    sink_tokens=self.sink_tokens, k_scale=self.scale,
                    v_scale=0 if self.v_scale is None else self.v_scale,
                    block_tokens=self.block_tokens, state_interval=self.state_interval,
-                   draft_states=self.draft_states)
+                   draft_states=self.draft_states, opaque_bytes=self.opaque_bytes)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -326,6 +326,23 @@ class Refusals(Books):
                            lambda: quire.Cache(self.instance, [latent], blocks=8))
         self.assertIn("v_dtype bf16 is not k_dtype", said)
 
+    def test_opaque_rows_have_a_size_alone(self):
+        rows = quire.Group(layers=2, opaque_bytes=132)
+        keys = quire.Group(layers=2, kv_heads=1, head_dim=8)
+        block_bytes = 16 * 2 * (132 + 2 * 8 * 2)
+        with quire.Cache(self.instance, [keys, rows], pool_bytes=9 * block_bytes) as cache:
+            self.assertEqual((cache.pool(1).blocks, cache.pool(1).k_token_stride), (9, 132))
+            sequence = cache.sequence()
+            with cache.begin([quire.Item(sequence, tokens=range(1, 34))]) as step:
+                step.commit()
+                step.finish()
+            for group in (0, 1):
+                self.assertEqual(len(sequence.blocks(group)), 3)
+        both = {"layers": 1, "kv_heads": 1, "head_dim": 8, "opaque_bytes": 8}
+        said = self.refuse(quire.ArgumentError, lambda: quire.Cache(
+            self.instance, [quire.Group(**both)], blocks=8))
+        self.assertIn("opaque_bytes", said)
+
     def test_groups_that_are_none(self):
         for group in ({"layers": 0}, {"head_dim": 0}, {"dtype": "f12"}, {"dtype": np.int16},
                       {"kind": 9}, {"dtype": "i8"}):

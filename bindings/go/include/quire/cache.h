@@ -75,7 +75,8 @@ enum {
      *
      * Only in a bookkeeping-only cache, where items have no drafts, masks or, but for the above,
      * lookahead, and find nothing that earlier items of the same step compute. Heads, dims and
-     * types say only how large a state is, per token of a block, for QUIRE_PREEMPT_AUTO. */
+     * types, or opaque_bytes, say only how large a state is, per token of a block, for pool_bytes
+     * and QUIRE_PREEMPT_AUTO. */
     QUIRE_GROUP_RECURRENT = 5
 };
 
@@ -124,7 +125,11 @@ typedef struct quire_group_desc {
      * at a multiple of this. */
     uint32_t state_interval;
     uint32_t draft_states; /* blocks beside the running state's, at most 64; needs state_interval */
-    uint32_t reserved0;    /* 0 */
+    /* 0: K and V as the heads, dims, types and scales say. Else these are 0, and this is how many
+     * bytes a token takes in a layer, in a format of the caller's: an indexer's keys, codes and
+     * their scales in one row. Only in a bookkeeping-only cache, and not for QUIRE_GROUP_LATENT;
+     * the group's kind still says which tokens a token sees. */
+    uint32_t opaque_bytes;
 } quire_group_desc;
 
 /* One device's part of a cache: a range of the model's layers and a range of KV heads (pipeline and

@@ -836,7 +836,7 @@ pub struct quire_group_desc {
     pub block_tokens: u32,
     pub state_interval: u32,
     pub draft_states: u32,
-    pub reserved0: u32,
+    pub opaque_bytes: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -899,8 +899,8 @@ const _: () = {
         "Offset of field: quire_group_desc::draft_states",
     ][::core::mem::offset_of!(quire_group_desc, draft_states) - 72usize];
     [
-        "Offset of field: quire_group_desc::reserved0",
-    ][::core::mem::offset_of!(quire_group_desc, reserved0) - 76usize];
+        "Offset of field: quire_group_desc::opaque_bytes",
+    ][::core::mem::offset_of!(quire_group_desc, opaque_bytes) - 76usize];
 };
 impl Default for quire_group_desc {
     fn default() -> Self {

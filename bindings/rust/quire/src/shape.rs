@@ -133,6 +133,9 @@ pub struct Group {
     pub state_interval: u32,
     /// Only for [`GroupKind::Recurrent`]: blocks beside that of the running state.
     pub draft_states: u32,
+    /// 0, or bytes of a token in a layer, in a format that the library does not know. Then there
+    /// are no heads, dims and types, and the cache has no memory.
+    pub opaque_bytes: u32,
 }
 
 impl Group {
@@ -169,6 +172,7 @@ impl Group {
             block_tokens: self.block_tokens,
             state_interval: self.state_interval,
             draft_states: self.draft_states,
+            opaque_bytes: self.opaque_bytes,
         })
     }
 }
