@@ -33,12 +33,13 @@ import figures as kernel_figures
 GIVEN = [argument for argument in sys.argv[1:] if argument not in ("--json", "--write")]
 FATBIN, NUMBERS, NVDISASM, OBJDUMP, READELF, BUNDLE, *AMD = GIVEN
 NVIDIA = [f"sm_{number}" for number in NUMBERS.split(",")]
-# Matrices, loads, stores, and the conversion of codes to 16-bit numbers, in pairs.
+# In PTX that several kinds share: matrices, loads, stores, and the conversion of codes to 16-bit
+# numbers, in pairs.
 PTX_OF_ALL = ["mma.sync.aligned.m16n8k16.row.col.f32.f16",
               "mma.sync.aligned.m16n8k16.row.col.f32.bf16", "cp.async.cg.shared.global",
               "cp.async.wait_group", "ld.global.v4.u32", "st.shared.v4", "prmt.b32",
               "add.rn.f16x2", "mul.rn.f16x2", "fma.rn.bf16x2"]
-PTX = {"sm_80": PTX_OF_ALL, "sm_90": [*PTX_OF_ALL, "cvt.rn.f16x2.e4m3x2"]}
+PTX = {"sm_80": PTX_OF_ALL, "sm_89": [*PTX_OF_ALL, "cvt.rn.f16x2.e4m3x2"]}
 # The instructions that multiply matrices of 16-bit numbers. GPUs not listed must have none, since
 # they lack them; gfx908 has none for bf16.
 CDNA = {"gfx908": ["v_mfma_f32_16x16x16f16"],
