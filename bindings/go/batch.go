@@ -206,7 +206,7 @@ func (b *Batch) Views(group, shard int) (Views, error) {
 		RowCount: int(v.row_count), QueryTokens: int(v.query_tokens), MaxLength: int(v.max_length),
 		WriteTokens: int(v.write_tokens), BlockTableStride: int(v.block_table_stride), address: v,
 	}
-	if err != nil || len(b.cache.shards) != 0 {
+	if err != nil || len(b.cache.shards.Load().([]Shard)) != 0 {
 		return views, err
 	}
 	views.BlockTable = table[int32](v.block_table, b.maxRows*views.BlockTableStride)
@@ -269,7 +269,7 @@ func (b *Batch) place(layer int, queue *Queue) (place, error) {
 		}
 		queue = step.queues[0]
 	}
-	for i, shard := range b.cache.shards {
+	for i, shard := range b.cache.shards.Load().([]Shard) {
 		if shard.Device == queue.device {
 			return place{int(b.cache.layers[layer]), i, queue, step}, nil
 		}

@@ -8,6 +8,7 @@ package quire
 import "C"
 
 import (
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -121,8 +122,8 @@ type Cache struct {
 	object
 	instance    *Instance
 	groups      []Group
-	layers      []uint32 // group of each layer
-	shards      []Shard
+	layers      []uint32     // group of each layer
+	shards      atomic.Value // []Shard: where it is now
 	blockTokens int
 }
 
@@ -283,14 +284,15 @@ func (i *Instance) NewCache(options CacheOptions) (*Cache, error) {
 	if blockTokens == 0 {
 		blockTokens = 16
 	}
-	return &Cache{
+	cache := &Cache{
 		blockTokens: blockTokens,
 		object:      object{kind: "cache", pointer: unsafe.Pointer(out)},
 		instance:    i,
 		groups:      append([]Group(nil), options.Groups...),
 		layers:      layers,
-		shards:      append([]Shard(nil), options.Shards...),
-	}, nil
+	}
+	cache.shards.Store(append([]Shard(nil), options.Shards...))
+	return cache, nil
 }
 
 // Groups returns the groups that the cache was created with.
@@ -511,9 +513,7 @@ func (c *Cache) Migrate(options MigrateOptions) (Migration, error) {
 	}
 	moved := status != statusNoBlocks
 	if moved {
-		c.lock.Lock()
-		c.shards = append([]Shard(nil), options.Shards...)
-		c.lock.Unlock()
+		c.shards.Store(append([]Shard(nil), options.Shards...))
 	}
 	return Migration{
 		Moved: moved, BlocksMoved: int(info.blocks_moved), BlocksDropped: int(info.blocks_dropped),

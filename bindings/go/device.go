@@ -105,7 +105,7 @@ func (d *Device) Close() error {
 		})
 		return err
 	})
-	if err == nil {
+	if err == nil && !d.abandoned.Load() { // the device may still call it
 		d.dropHandle()
 	}
 	return err
@@ -155,21 +155,7 @@ type Queue struct {
 }
 
 // NewQueue creates a queue.
-func (d *Device) NewQueue() (*Queue, error) {
-	pointer, err := d.use()
-	if err != nil {
-		return nil, err
-	}
-	defer d.done()
-	var out *C.quire_queue
-	_, err = call(func(e *C.quire_error) C.quire_status {
-		return C.q_queue_create((*C.quire_device)(pointer), &out, e)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &Queue{object: object{kind: "queue", pointer: unsafe.Pointer(out)}, device: d}, nil
-}
+func (d *Device) NewQueue() (*Queue, error) { return d.makeQueue(nil) }
 
 // Close destroys the queue; enqueued work still runs. ErrBusy: a step that is not done uses it.
 func (q *Queue) Close() error {
@@ -183,15 +169,9 @@ func (q *Queue) Close() error {
 
 // Sync waits until all enqueued work has run.
 func (q *Queue) Sync() error {
-	pointer, err := q.use()
-	if err != nil {
-		return err
-	}
-	defer q.done()
-	_, err = call(func(e *C.quire_error) C.quire_status {
-		return C.q_queue_sync((*C.quire_queue)(pointer), e)
+	return q.with(func(queue *C.quire_queue, e *C.quire_error) C.quire_status {
+		return C.q_queue_sync(queue, e)
 	})
-	return err
 }
 
 // Signal enqueues a signal: the fence gets the value when all earlier work has run.

@@ -4,6 +4,7 @@ package quire
 
 import (
 	"sync"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -13,6 +14,8 @@ type object struct {
 	lock    sync.RWMutex
 	pointer unsafe.Pointer
 	kind    string
+	// Set once the library has given the object up. It answers ErrStale then, and is never freed.
+	abandoned atomic.Bool
 }
 
 // use returns the pointer for a call; release it with done.
@@ -27,8 +30,12 @@ func (o *object) use() (unsafe.Pointer, error) {
 
 func (o *object) done() { o.lock.RUnlock() }
 
-// close ends the object by calling destroy; closing it again does nothing.
+// close ends the object by calling destroy; closing it again, or after it was abandoned, does
+// nothing.
 func (o *object) close(destroy func(pointer unsafe.Pointer) error) error {
+	if o.abandoned.Load() {
+		return nil
+	}
 	if !o.lock.TryLock() {
 		return failed(ErrBusy, "another goroutine is in a call on the %s", o.kind)
 	}

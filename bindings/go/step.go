@@ -439,13 +439,18 @@ func (s *Step) Abort() error {
 	return err
 }
 
+const (
+	stepOK     C.uint32_t = 0
+	stepFailed C.uint32_t = 1
+)
+
 // Finish says that all of the step's work has been enqueued.
-func (s *Step) Finish() error { return s.finish(0) }
+func (s *Step) Finish() error { return s.finish(nil, stepOK) }
 
 // Fail says that the step failed: what it computed is taken back.
-func (s *Step) Fail() error { return s.finish(1) }
+func (s *Step) Fail() error { return s.finish(nil, stepFailed) }
 
-func (s *Step) finish(outcome C.uint32_t) error {
+func (s *Step) finish(signal *C.quire_native, outcome C.uint32_t) error {
 	cache, err := s.cache.use()
 	if err != nil {
 		return err
@@ -453,7 +458,8 @@ func (s *Step) finish(outcome C.uint32_t) error {
 	defer s.cache.done()
 	slot := slots.Get().(*C.quire_error)
 	defer slots.Put(slot)
-	if status := C.q_step_finish((*C.quire_cache)(cache), s.handle, outcome, slot); status < 0 {
+	if status := C.q_step_finish((*C.quire_cache)(cache), s.handle, signal, outcome,
+		slot); status < 0 {
 		return errorOf(status, slot)
 	}
 	return nil

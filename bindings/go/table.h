@@ -35,8 +35,17 @@ QUIRE_GO_CALL(device_open,
 QUIRE_GO_CALL(device_close, (quire_device * device, quire_error *e), (device, e))
 QUIRE_GO_CALL(device_get_info, (quire_device * device, quire_device_info *info, quire_error *e),
               (device, info, e))
-QUIRE_GO_CALL(queue_create, (quire_device * device, quire_queue **out, quire_error *e),
-              (device, NULL, out, e))
+QUIRE_GO_CALL(device_abandon, (quire_device * device, quire_abandon_info *info, quire_error *e),
+              (device, info, e))
+QUIRE_GO_CALL(queue_create,
+              (quire_device * device, const quire_native *native, quire_queue **out,
+               quire_error *e),
+              (device, native, out, e))
+QUIRE_GO_CALL(queue_abandon, (quire_queue * queue, quire_error *e), (queue, e))
+QUIRE_GO_CALL(queue_signal_native,
+              (quire_queue * queue, const quire_native *native, quire_error *e), (queue, native, e))
+QUIRE_GO_CALL(queue_after_native, (quire_queue * queue, const quire_native *native, quire_error *e),
+              (queue, native, e))
 QUIRE_GO_CALL(queue_destroy, (quire_queue * queue, quire_error *e), (queue, e))
 QUIRE_GO_CALL(queue_sync, (quire_queue * queue, quire_error *e), (queue, e))
 QUIRE_GO_CALL(queue_signal,
@@ -70,6 +79,8 @@ QUIRE_GO_CALL(cache_create,
               (quire_instance * instance, const quire_cache_desc *desc, quire_cache **out,
                quire_error *e),
               (instance, desc, out, e))
+QUIRE_GO_CALL(cache_abandon, (quire_cache * cache, quire_abandon_info *info, quire_error *e),
+              (cache, info, e))
 QUIRE_GO_CALL(cache_destroy, (quire_cache * cache, quire_error *e), (cache, e))
 QUIRE_GO_CALL(cache_get_info, (quire_cache * cache, quire_cache_info *info, quire_error *e),
               (cache, info, e))
@@ -151,8 +162,10 @@ QUIRE_GO_CALL(step_abort, (quire_cache * cache, quire_step step, quire_error *e)
 QUIRE_GO_CALL(step_commit,
               (quire_cache * cache, quire_step step, quire_batch *batch, quire_error *e),
               (cache, step, batch, e))
-QUIRE_GO_CALL(step_finish, (quire_cache * cache, quire_step step, uint32_t outcome, quire_error *e),
-              (cache, step, NULL, outcome, e))
+QUIRE_GO_CALL(step_finish,
+              (quire_cache * cache, quire_step step, const quire_native *signal, uint32_t outcome,
+               quire_error *e),
+              (cache, step, signal, outcome, e))
 QUIRE_GO_CALL(step_blocks,
               (quire_cache * cache, quire_step step, quire_seq seq, uint32_t group, uint32_t first,
                int32_t *ids, uint32_t capacity, uint32_t *count, quire_error *e),
@@ -208,6 +221,16 @@ QUIRE_GO_CALL(tier_open,
               (instance, desc, out, e))
 QUIRE_GO_CALL(tier_close_wait, (quire_tier * tier, uint64_t timeout_ns, quire_error *e),
               (tier, timeout_ns, e))
+QUIRE_GO_CALL(tier_get_info, (quire_tier * tier, quire_store_info *info, quire_error *e),
+              (tier, info, e))
+QUIRE_GO_CALL(tier_list,
+              (quire_tier * tier, uint64_t *cursor, quire_store_record *records, uint32_t capacity,
+               uint32_t *count, quire_error *e),
+              (tier, cursor, records, capacity, sizeof *records, count, e))
+QUIRE_GO_CALL(tier_request_wait,
+              (quire_tier * tier, const quire_store_request *request, quire_store_answer *answer,
+               uint64_t timeout_ns, quire_error *e),
+              (tier, request, answer, timeout_ns, e))
 QUIRE_GO_CALL(tier_get_stats, (quire_tier * tier, quire_store_stats *stats, quire_error *e),
               (tier, stats, e))
 QUIRE_GO_CALL(cache_attach_tier,

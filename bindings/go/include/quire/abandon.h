@@ -56,10 +56,10 @@ typedef struct quire_abandon_info {
 QUIRE_EXPORT quire_status quire_cache_abandon(quire_cache *cache, quire_abandon_info *info,
                                               quire_error *error);
 
-/* Gives up a queue whose work never ends, and keeps its device: threads that wait for the queue
- * return. Steps of a cache on the queue are never done, and their blocks are never reused: finish
- * these steps with QUIRE_STEP_FAILED, or abandon the cache. After that, the device can only be
- * abandoned.
+/* Gives up a queue whose work never ends, and keeps its device: calls of other threads that wait
+ * for their turn on the queue return. Steps of a cache on the queue are never done, and their
+ * blocks are never reused: finish these steps with QUIRE_STEP_FAILED, or abandon the cache. After
+ * that, the device can only be abandoned.
  *
  * Errors   QUIRE_E_STALE  the queue, or its device, was abandoned before.
  * Time     O(1). */
