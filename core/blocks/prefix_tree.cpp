@@ -6,11 +6,11 @@ namespace quire {
 
 namespace {
 
-constexpr uint32_t kInsertAhead = 4;  // how many records ahead an insertion prefetches
+constexpr uint32_t kInsertAhead = 8;  // how many records ahead an insertion prefetches
+constexpr uint32_t kLineWords = kCacheLine / sizeof(uint32_t);
 
 uint32_t round_up_words(uint32_t words) {
-    constexpr uint32_t line = kCacheLine / sizeof(uint32_t);
-    return (words + line - 1) / line * line;
+    return (words + kLineWords - 1) / kLineWords * kLineWords;
 }
 
 }  // namespace
@@ -25,8 +25,12 @@ Status PrefixTree::create(const Geometry &geometry, uint32_t node_capacity, uint
         full_group_[g] = geometry.groups[g].full;
         first_entry_[g + 1] = first_entry_[g] + geometry.groups[g].per_span;
     }
-    header_words_ = round_up_words(kHeaderWords + entry_count());
-    stride_words_ = header_words_ + round_up_words(span_tokens_);
+    header_words_ = kHeaderWords + entry_count();
+    stride_words_ = round_up_words(header_words_ + span_tokens_);
+    if (stride_words_ > kLineWords) {
+        header_words_ = round_up_words(header_words_);
+        stride_words_ = header_words_ + round_up_words(span_tokens_);
+    }
     uint64_t words = 0;
     if (!checked_mul(capacity_, stride_words_, &words)) return no_host_memory();
     uint64_t bucket_count = next_power_of_two(uint64_t{capacity_} * 2);
@@ -89,7 +93,8 @@ uint32_t PrefixTree::find(uint32_t root, const TreeCursor &at, uint64_t hash,
             continue;
         }
         bytes_compared_ += size_bytes;
-        if (std::memcmp(tokens_of(i), tokens, size_bytes) == 0) return i;
+        if (tokens_of(i)[0] != tokens[0]) continue;
+        if (span_tokens_ == 1 || std::memcmp(tokens_of(i), tokens, size_bytes) == 0) return i;
     }
     return kNone;
 }

@@ -232,7 +232,8 @@ class PrefixTree {
         uint32_t scope;   // a node out of reach still names it
         uint32_t bucket_next;
         uint32_t children;  // counted only without full-attention groups
-        // After the header: the entries (0 = none), and on the next cache line the tokens.
+        // After the header: the entries (0 = none), and the tokens, on the same cache line if all
+        // of it fits there, else from the next one on.
     };
     // Neighbours on the scope's list. Kept apart from the records: eviction writes the links of two
     // other nodes, and one cache line holds eight links.
