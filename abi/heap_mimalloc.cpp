@@ -14,12 +14,14 @@ namespace quire::abi {
 
 namespace {
 
-constexpr uint64_t kLargeBytes = uint64_t{8} << 20;  // a large cache's tables, used throughout
+constexpr uint64_t kLargeBytes = uint64_t{4} << 20;  // a large cache's tables, used throughout
+constexpr uint64_t kLargePage = uint64_t{2} << 20;   // so that pages of this size fill them
 
 void *allocate(void *, uint64_t size_bytes, uint64_t alignment) {
     if (size_bytes > os::physical_memory()) return nullptr;
-    void *memory = mi_malloc_aligned(size_bytes, alignment);
-    if (memory != nullptr && size_bytes >= kLargeBytes) os::advise_large(memory, size_bytes);
+    if (size_bytes < kLargeBytes) return mi_malloc_aligned(size_bytes, alignment);
+    void *memory = mi_malloc_aligned(size_bytes, kLargePage);
+    if (memory != nullptr) os::advise_large(memory, size_bytes);
     return memory;
 }
 
