@@ -81,6 +81,7 @@ quire_status quire_lease_give(quire_cache *cache, quire_step step, quire_lease l
                               quire_error *error) {
     return deciding_call("lease_give", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_ids(ids, count));
+        if (step == 0) QUIRE_TRY(core.check_at_rest());
         return core.give(step, lease, group, ids, count);
     });
 }
@@ -90,6 +91,7 @@ quire_status quire_lease_pin(quire_cache *cache, quire_step step, quire_lease le
                              quire_error *error) {
     return deciding_call("lease_pin", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_ids(ids, count));
+        if (step == 0) QUIRE_TRY(core.check_at_rest());
         return with_result(result, [&](quire_lease_result *full) {
             return core.pin(step, lease, group, ids, count, full);
         });
@@ -118,6 +120,33 @@ quire_status quire_lease_publish(quire_cache *cache, quire_step step, quire_leas
         if (token_count != 0) QUIRE_TRY(need(named, "named is NULL"));
         return with_result(result, [&](quire_lease_result *full) {
             return core.publish(step, lease, LeaseRun{tokens, token_count, ids, named}, full);
+        });
+    });
+}
+
+quire_status quire_lease_find(quire_cache *cache, quire_lease lease, const int64_t *tokens,
+                              uint32_t token_count, uint32_t how, int32_t *ids,
+                              quire_lease_result *result, quire_error *error) {
+    return changing_call("lease_find", cache, error, [&](Cache &core, quire_error *) -> Status {
+        if (token_count != 0) QUIRE_TRY(need(tokens, "tokens is NULL"));
+        QUIRE_TRY(check_ids(ids, token_count));
+        return with_result(result, [&](quire_lease_result *full) {
+            return core.find_run(lease, how, SlotRun{tokens, nullptr, token_count, ids}, full);
+        });
+    });
+}
+
+quire_status quire_lease_insert(quire_cache *cache, quire_lease lease, const int64_t *tokens,
+                                const int64_t *slots, uint32_t token_count, int32_t *named,
+                                quire_lease_result *result, quire_error *error) {
+    return changing_call("lease_insert", cache, error, [&](Cache &core, quire_error *sink) {
+        if (token_count != 0) {
+            QUIRE_TRY(need(tokens, "tokens is NULL"));
+            QUIRE_TRY(need(slots, "slots is NULL"));
+            QUIRE_TRY(need(named, "named is NULL"));
+        }
+        return with_result(result, [&](quire_lease_result *full) {
+            return core.insert_run(lease, SlotRun{tokens, slots, token_count, named}, full, sink);
         });
     });
 }

@@ -83,6 +83,12 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
     return Status{};
 }
 
+Status Cache::insert_run(uint64_t lease, const SlotRun &run, quire_lease_result *result,
+                         quire_error *error) {
+    QUIRE_TRY(poll(error));
+    return parts_.lease_runs.insert(lease, run, result);
+}
+
 Status Cache::evict(uint32_t group, uint32_t count, int32_t *ids, uint32_t *evicted,
                     quire_error *error) {
     QUIRE_TRY(poll(error));

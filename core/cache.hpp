@@ -68,7 +68,7 @@ class Cache {
         return parts_.prefixes.probe(handle, tokens, token_count, hits);
     }
 
-    // Leases. step: the open one, or 0 where a match pins nothing.
+    // Leases. step: the open one; or 0 where a match pins nothing, and to give or pin at once.
     Status create_lease(const quire_lease_desc &desc, const quire_key *keys, uint64_t *out) {
         return parts_.leases.create(desc, keys, out);
     }
@@ -102,6 +102,12 @@ class Cache {
                   uint32_t *forgotten) {
         return parts_.lease_prefixes.forget(lease, group, ids, count, forgotten);
     }
+    Status find_run(uint64_t lease, uint32_t how, const SlotRun &run, quire_lease_result *result) {
+        return parts_.lease_runs.find(lease, how, run, result);
+    }
+    // Reads fences too.
+    Status insert_run(uint64_t lease, const SlotRun &run, quire_lease_result *result,
+                      quire_error *error);
     // Reads fences too.
     Status evict(uint32_t group, uint32_t count, int32_t *ids, uint32_t *evicted,
                  quire_error *error);

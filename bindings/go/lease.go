@@ -275,7 +275,7 @@ func (l Lease) Match(step *Step, tokens []uint32, how MatchHow,
 	} else if how == MatchPin {
 		return 0, Shortage{}, failed(ErrArg, "a Match that pins needs the open step")
 	}
-	count, entries, err := l.run(tokens)
+	count, entries, err := l.run(len(tokens))
 	if err != nil {
 		return 0, Shortage{}, err
 	}
@@ -308,7 +308,7 @@ func (l Lease) Publish(step *Step, tokens []uint32, ids, named []int32) (int, Sh
 	if err != nil {
 		return 0, Shortage{}, err
 	}
-	count, entries, err := l.run(tokens)
+	count, entries, err := l.run(len(tokens))
 	if err != nil {
 		return 0, Shortage{}, err
 	}
@@ -326,14 +326,72 @@ func (l Lease) Publish(step *Step, tokens []uint32, ids, named []int32) (int, Sh
 	})
 }
 
+// Find is Match without a step, of tokens as engines keep them: each 0 to 2^32 - 2. It does not
+// pin. ErrUnsupported: every group of the cache has a window.
+func (l Lease) Find(tokens []int64, how MatchHow, ids []int32) (int, error) {
+	if how == MatchPin {
+		return 0, failed(ErrArg, "Find does not pin: Match does, in a step")
+	}
+	count, entries, err := l.run(len(tokens))
+	if err != nil {
+		return 0, err
+	}
+	if len(ids) < entries {
+		return 0, failed(ErrArg, "ids has %d entries: %d tokens need %d", len(ids), len(tokens),
+			entries)
+	}
+	if entries == 0 {
+		ids = make([]int32, 1) // not written, but no array at all is refused
+	}
+	found, _, err := l.asked(func(cache *C.quire_cache, result *C.quire_lease_result,
+		e *C.quire_error) C.quire_status {
+		return C.q_lease_find(cache, l.handle, wide(tokens), count, C.uint32_t(how), idsOf(ids),
+			result, e)
+	})
+	return found, err
+}
+
+// Insert publishes blocks that the engine filled and gives them back, final at once: what becomes
+// of a request's blocks when it is over, where a lease holds all that is not cached. tokens is a
+// number of whole blocks; slots[i] is the place of token i: block * BlockTokens + i % BlockTokens.
+// named receives the block that is found at each place from now on; where the tokens were there
+// before, that is not the caller's, which is left alone. It returns how many blocks are new.
+//
+// ErrArg: a token is none, or the slots are not those of whole blocks that the lease has taken and
+// holds alone. ErrBusy: a step is open, or not done. ErrUnsupported: the cache has NoPrefix, or is
+// not one of one group with full attention. Nothing changed then.
+func (l Lease) Insert(tokens, slots []int64, named []int32) (int, error) {
+	count, entries, err := l.run(len(tokens))
+	if err != nil {
+		return 0, err
+	}
+	if len(slots) != len(tokens) || len(named) < entries {
+		return 0, failed(ErrArg, "slots has %d entries and named %d: %d tokens need %d and %d",
+			len(slots), len(named), len(tokens), len(tokens), entries)
+	}
+	inserted, _, err := l.asked(func(cache *C.quire_cache, result *C.quire_lease_result,
+		e *C.quire_error) C.quire_status {
+		return C.q_lease_insert(cache, l.handle, wide(tokens), wide(slots), count, idsOf(named),
+			result, e)
+	})
+	return inserted, err
+}
+
+func wide(slice []int64) *C.int64_t {
+	if len(slice) == 0 {
+		return nil
+	}
+	return (*C.int64_t)(unsafe.Pointer(&slice[0]))
+}
+
 // run returns how many tokens there are, and how many entries the ids of their blocks have.
-func (l Lease) run(tokens []uint32) (C.uint32_t, int, error) {
+func (l Lease) run(tokens int) (C.uint32_t, int, error) {
 	if l.cache == nil {
 		return 0, 0, failed(ErrStale, "the Lease is empty: make one with NewLease")
 	}
 	var n counts
-	count := n.u32("the length of tokens", len(tokens))
-	return count, len(tokens) / l.cache.blockTokens * len(l.cache.groups), n.err
+	count := n.u32("the length of tokens", tokens)
+	return count, tokens / l.cache.blockTokens * len(l.cache.groups), n.err
 }
 
 // overlap is true for slices that share memory without being the same: the library would read ids

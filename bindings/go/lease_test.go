@@ -449,3 +449,38 @@ func TestLeasesOutliveWhatTheProgramForgets(t *testing.T) {
 	must(t, cache.Close())
 	must(t, cache.instance.Close())
 }
+
+func TestARunIsInsertedAndFoundInOneCallEach(t *testing.T) {
+	b := keepBooks(t, CacheOptions{})
+	lease := b.lease(LeaseOptions{})
+	own := make([]int32, 2)
+	b.inStep(func(step *Step) {
+		short, err := lease.Take(step, 0, own)
+		fits(t, short, err)
+	})
+	tokens, slots := make([]int64, 8), make([]int64, 8)
+	for i := range tokens {
+		tokens[i], slots[i] = int64(50+i), int64(own[i/4])*4+int64(i%4)
+	}
+	named, ids := make([]int32, 2), make([]int32, 2)
+	if fresh, err := lease.Insert(tokens, slots, named); fresh != 2 || err != nil {
+		t.Fatal(fresh, err)
+	}
+	same(t, named, own)
+	if found, err := lease.Find(tokens, MatchTouch, ids); found != 2 || err != nil {
+		t.Fatal(found, err)
+	}
+	same(t, ids, own)
+	if fresh, err := lease.Insert(tokens, slots, named); fresh != 0 || err != nil {
+		t.Fatal(fresh, err)
+	}
+	tokens[7] = -1
+	_, err := lease.Find(tokens, MatchLook, ids)
+	refused(t, err, ErrArg)
+	_, err = lease.Find(tokens, MatchPin, ids)
+	refused(t, err, ErrArg)
+	_, err = lease.Find(tokens, MatchLook, ids[:1])
+	refused(t, err, ErrArg)
+	_, err = lease.Insert(tokens, slots[:7], named)
+	refused(t, err, ErrArg)
+}

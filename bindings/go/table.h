@@ -9,7 +9,7 @@
 
 /* Go's build cache looks at the files of this folder only: a header with another table must change
  * one of them. */
-_Static_assert(sizeof(quire_api) == 16 + 108 * sizeof(void *), "count the functions of api.h anew");
+_Static_assert(sizeof(quire_api) == 16 + 110 * sizeof(void *), "count the functions of api.h anew");
 
 extern const quire_api *quire_go_table;
 
@@ -322,6 +322,14 @@ QUIRE_GO_CALL(cache_report_loads,
 QUIRE_GO_CALL(cache_take_report,
               (quire_cache * cache, const void *bytes, uint64_t size, quire_error *e),
               (cache, bytes, size, e))
+QUIRE_GO_CALL(lease_find,
+              (quire_cache * cache, quire_lease lease, const int64_t *tokens, uint32_t token_count,
+               uint32_t how, int32_t *ids, quire_lease_result *result, quire_error *e),
+              (cache, lease, tokens, token_count, how, ids, result, e))
+QUIRE_GO_CALL(lease_insert,
+              (quire_cache * cache, quire_lease lease, const int64_t *tokens, const int64_t *slots,
+               uint32_t token_count, int32_t *named, quire_lease_result *result, quire_error *e),
+              (cache, lease, tokens, slots, token_count, named, result, e))
 
 #undef QUIRE_GO_CALL
 

@@ -6,6 +6,12 @@
 
 namespace quire {
 
+namespace {
+
+constexpr uint32_t kTouchAhead = 12;  // how many records ahead touching a run prefetches
+
+}  // namespace
+
 BlockPool *BlockPool::make(const HostAllocator *host, const Timeline *timeline,
                            uint32_t block_count, bool scrubs) {
     void *memory = host->allocate(host->user, sizeof(BlockPool), kCacheLine);
@@ -327,6 +333,58 @@ void BlockPool::leave_list(uint32_t block) {
     if (name >= kDraining) --draining_;
     if (name == kCached && !timeline_->done(b.touch))
         --cached_pending_[Timeline::ring_index(b.touch)];
+}
+
+// Moves the cached blocks from `first` to `last`, which are neighbours on the list in this order.
+void BlockPool::move_to_back(uint32_t first, uint32_t last) {
+    List &list = lists_[kCached];
+    const uint32_t prev = links_[first].prev, next = links_[last].next;
+    if (next == kNone) return;
+    (prev != kNone ? links_[prev].next : list.head) = next;
+    links_[next].prev = prev;
+    links_[first].prev = list.tail;
+    links_[list.tail].next = first;
+    links_[last].next = kNone;
+    list.tail = last;
+}
+
+// What was cached together mostly lies on the list as one run, which then is moved as a whole.
+void BlockPool::touch_run(const uint32_t *blocks, uint32_t count) {
+    uint32_t first = kNone, last = kNone;
+    for (uint32_t i = count; i-- > 0;) {
+        if (i >= kTouchAhead) prefetch(blocks[i - kTouchAhead]);
+        Block &b = blocks_[blocks[i]];
+        if (b.state != BlockState::cached) continue;
+        b.stamp = ++clock_;
+        if (last == kNone || links_[last].next != blocks[i]) {
+            if (last != kNone) move_to_back(first, last);
+            first = blocks[i];
+        }
+        last = blocks[i];
+    }
+    if (last != kNone) move_to_back(first, last);
+}
+
+void BlockPool::cache_run(const uint32_t *blocks, uint32_t count, uint64_t touch) {
+    QUIRE_ASSERT(touch < timeline_->oldest());
+    List &list = lists_[kCached];
+    uint32_t before = list.tail;
+    for (uint32_t i = count; i-- > 0;) {
+        const uint32_t block = blocks[i];
+        Block &b = blocks_[block];
+        QUIRE_ASSERT(b.state == BlockState::held && b.refs == 1 && b.node != kNone);
+        if (touch > b.touch) b.touch = touch;
+        b.stamp = ++clock_;
+        b.refs = 0;
+        b.owner = kNone;
+        b.state = BlockState::cached;
+        (before != kNone ? links_[before].next : list.head) = block;
+        links_[block] = BlockLink{before, kNone};
+        before = block;
+    }
+    list.tail = before;
+    list.count += count;
+    held_ -= count;
 }
 
 // O(1) if the hint is still the right neighbour, as it is when a step is undone in reverse order;

@@ -176,6 +176,11 @@ class BlockPool {
         blocks_[block].stamp = stamp;
         push_back(kCached, block);
     }
+    // Makes those of the blocks that are cached the last to be evicted, blocks[count - 1] first.
+    void touch_run(const uint32_t *blocks, uint32_t count);
+    // Drops the one reference of each block, which a node names and which its owner gives up;
+    // blocks[count - 1] is evicted first. REQUIRES: all steps up to `touch` are done.
+    void cache_run(const uint32_t *blocks, uint32_t count, uint64_t touch);
     // Caches an unused block that a node names again, as of the time it was released.
     void cache_unused(uint32_t block);
     void undo_drop_ref(uint32_t block, uint64_t stamp);  // except `touch`
@@ -250,6 +255,7 @@ class BlockPool {
     uint32_t list_of(uint32_t block) const;
     void insert_before(uint32_t name, uint32_t block, uint32_t next);
     void leave_list(uint32_t block);
+    void move_to_back(uint32_t first, uint32_t last);
     void push_front(uint32_t name, uint32_t block) {
         insert_before(name, block, lists_[name].head);
     }

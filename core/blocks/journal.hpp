@@ -201,6 +201,10 @@ class Journal {
     // hold it.
     bool let_hold_go(Sequence *s, uint32_t lease, uint32_t group, uint32_t block,
                      const Letting &how);
+    // The lease, which has taken the blocks and published them, holds each once less;
+    // blocks[count - 1] is evicted first. Not for the open step, nor while a step is not done.
+    void let_run_go(Sequence *s, uint32_t lease, uint32_t group, const uint32_t *blocks,
+                    uint32_t count);
     // Takes a block off a lease, however often it is held. Not for the open step.
     void lose_entry(Sequence *s, uint32_t lease, uint32_t group, uint32_t entry, uint64_t touch);
     // Takes a block of the host tier, a free one or by eviction. REQUIRES: one is available.

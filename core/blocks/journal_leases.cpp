@@ -7,10 +7,20 @@
 
 namespace quire {
 
+namespace {
+
+constexpr uint32_t kEntryAhead = 12;  // how many blocks ahead a run's entries are prefetched
+
+}  // namespace
+
 // Every entry after the gap that lies between its home and its place would no longer be reached, so
 // the nearest of them moves into the gap, and leaves another.
 void LeaseIndex::leave(const BlockTable &t, uint32_t block) {
     uint32_t gap = place_of(t, block);
+    if (is_direct_) {
+        places_.data[gap] = 0;
+        return;
+    }
     for (uint32_t at = (gap + 1) & mask(); places_.data[at] != 0; at = (at + 1) & mask()) {
         uint32_t distance = (at - home(t.ids.data[places_.data[at] - 1])) & mask();
         if (distance < ((at - gap) & mask())) continue;
@@ -20,8 +30,9 @@ void LeaseIndex::leave(const BlockTable &t, uint32_t block) {
     places_.data[gap] = 0;
 }
 
-void LeaseIndex::enter_all(const BlockTable &t) {
+void LeaseIndex::enter_all(const BlockTable &t, uint32_t pool_blocks) {
     if (places_.capacity == 0) return;
+    is_direct_ = pool_blocks <= places_.capacity;
     std::memset(places_.data, 0, uint64_t{places_.capacity} * sizeof(uint32_t));
     for (uint32_t i = 0; i < t.length; ++i) enter(t, i);
 }
@@ -40,7 +51,8 @@ bool Journal::reserve_holds(uint32_t lease, uint32_t group, uint64_t count) {
     uint64_t entries = t.length + count;
     if (entries > UINT32_MAX / 4) return false;
     return buffers_.grow(&t.ids, static_cast<uint32_t>(entries), t.length) &&
-           lease_index(lease, group).reserve(&buffers_, t, static_cast<uint32_t>(entries));
+           lease_index(lease, group)
+               .reserve(&buffers_, t, static_cast<uint32_t>(entries), pools_[group]->block_count());
 }
 
 void Journal::add_entry(Sequence *s, uint32_t lease, uint32_t group, uint32_t block) {
@@ -118,6 +130,27 @@ void Journal::undo_hold(const Hold &edit, Sequence *s) {
     }
     if (entry == kNone) restore_entry(s, edit);
     index.holds(edit.entry) = edit.holds;
+}
+
+void Journal::let_run_go(Sequence *s, uint32_t lease, uint32_t group, const uint32_t *blocks,
+                         uint32_t count) {
+    const BlockTable &t = table(lease, group);
+    LeaseIndex &index = lease_index(lease, group);
+    const uint64_t last_step = timeline_->next() - 1;
+    bool is_last = true;  // hold of each
+    for (uint32_t i = 0; i < count; ++i) {
+        if (i + kEntryAhead < count) index.prefetch(blocks[i + kEntryAhead]);
+        is_last = is_last && index.holds(index.find(t, blocks[i])) == 1;
+    }
+    for (uint32_t i = count; i-- > 0;) {
+        const uint32_t entry = index.find(t, blocks[i]);
+        if (is_last) {
+            remove_entry(s, lease, group, entry);
+        } else if (--index.holds(entry) == 0) {
+            lose_entry(s, lease, group, entry, last_step);
+        }
+    }
+    if (is_last) pools_[group]->cache_run(blocks, count, last_step);
 }
 
 void Journal::lose_entry(Sequence *s, uint32_t lease, uint32_t group, uint32_t entry,

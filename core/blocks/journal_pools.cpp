@@ -40,6 +40,7 @@ uint32_t Journal::evict_oldest(uint32_t group) {
     uint32_t block = pools_[group]->oldest_cached(timeline_->oldest());
     if (block == kNone) return kNone;
     ++evictions_;
+    look_ahead(number_of_pool(group), block);
     const uint32_t of = (*pools_[group])[block].group;  // the group that loses it
     const bool is_whole = full_[of];
     note_losses((*pools_[group])[block].node, is_whole ? 0 : of, is_whole ? group_count_ : of + 1);
@@ -97,7 +98,8 @@ void Journal::renumber_table(uint32_t sequence, uint32_t group, const uint32_t *
     }
     t.writable = kNone;
     ++t.epoch;
-    if (lease_indexes_.size() != 0) lease_index(sequence, group).enter_all(t);
+    if (lease_indexes_.size() != 0)
+        lease_index(sequence, group).enter_all(t, pools_[group]->block_count());
 }
 
 }  // namespace quire

@@ -14,7 +14,7 @@
 #include "core/replica/log_writer.hpp"
 #include "core/session/handover.hpp"
 #include "core/steps/drafts.hpp"
-#include "core/steps/lease_prefixes.hpp"
+#include "core/steps/lease_runs.hpp"
 #include "core/steps/sequences.hpp"
 #include "core/steps/steps.hpp"
 #include "core/tiers/cache_tier.hpp"
@@ -49,6 +49,7 @@ struct CacheParts {
     Drafts drafts{&books, &prefixes, &retreat};
     Leases leases{&books, &tenants, &changes, &sequences};
     LeasePrefixes lease_prefixes{&books, &tenants, &prefixes, &leases};
+    LeaseRuns lease_runs{&books, &tenants, &prefixes, &leases, &lease_prefixes};
     Preemption preemption{&books, &tenants};
     Needs needs{&books};
     Taking taking{&books, &tenants, &prefixes};

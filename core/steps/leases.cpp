@@ -4,6 +4,15 @@
 
 namespace quire {
 
+namespace {
+
+constexpr const char *kNotHeld =
+    "ids[{}] is {}: the lease does not hold that block, or not so often";
+constexpr const char *kNotPublished =
+    "ids[{}] is {}: the lease does not hold that block, and its namespace has not published it";
+
+}  // namespace
+
 Status Leases::create(const quire_lease_desc &desc, const quire_key *keys, uint64_t *out) {
     uint32_t ns = desc.ns == 0 ? Namespaces::kDefault : books_.namespaces.find(desc.ns);
     if (ns == kNone) return fail(QUIRE_E_STALE, "no such namespace");
@@ -80,6 +89,12 @@ Status Leases::find(uint64_t step, uint64_t handle, StepRecord **record, uint32_
     QUIRE_TRY(books_.find_lease(handle, lease));
     if (!books_.is_unfinished_elsewhere(books_.sequences[*lease])) return Status{};
     return fail(QUIRE_E_BUSY, "the lease's last step, on another queue, is not finished");
+}
+
+Status Leases::find_at_rest(uint64_t handle, uint32_t *lease) const {
+    QUIRE_TRY(books_.find_lease(handle, lease));
+    if (!books_.records.is_open()) return Status{};
+    return fail(QUIRE_E_BUSY, "a step is open: name it, or commit or abort it first");
 }
 
 Status Leases::check_group(uint32_t group) const {
@@ -193,6 +208,7 @@ Status Leases::refuse(StepRecord *record, uint32_t lease, uint32_t at, int32_t i
 
 Status Leases::give(uint64_t step, uint64_t handle, uint32_t group, const int32_t *ids,
                     uint32_t count) {
+    if (step == 0) return give_at_once(handle, group, ids, count);
     StepRecord *record = nullptr;
     uint32_t lease = 0;
     QUIRE_TRY(find(step, handle, &record, &lease));
@@ -205,8 +221,7 @@ Status Leases::give(uint64_t step, uint64_t handle, uint32_t group, const int32_
     for (uint32_t i = 0; i < count; ++i) {
         if (books_.journal.let_hold_go(&s, lease, group, static_cast<uint32_t>(ids[i]), how))
             continue;
-        return refuse(record, lease, i, ids[i],
-                      "ids[{}] is {}: the lease does not hold that block, or not so often");
+        return refuse(record, lease, i, ids[i], kNotHeld);
     }
     close_change(record, lease);
     return Status{};
@@ -214,6 +229,7 @@ Status Leases::give(uint64_t step, uint64_t handle, uint32_t group, const int32_
 
 Status Leases::pin(uint64_t step, uint64_t handle, uint32_t group, const int32_t *ids,
                    uint32_t count, quire_lease_result *result) {
+    if (step == 0) return pin_at_once(handle, group, ids, count, result);
     StepRecord *record = nullptr;
     uint32_t lease = 0;
     QUIRE_TRY(find(step, handle, &record, &lease));
@@ -223,13 +239,79 @@ Status Leases::pin(uint64_t step, uint64_t handle, uint32_t group, const int32_t
     for (uint32_t i = 0; i < count; ++i) {
         auto block = static_cast<uint32_t>(ids[i]);
         if (!may_hold(lease, group, block)) {
-            return refuse(record, lease, i, ids[i],
-                          "ids[{}] is {}: the lease does not hold that block, and its namespace "
-                          "has not published it");
+            return refuse(record, lease, i, ids[i], kNotPublished);
         }
         hold(lease, group, block);
     }
     return close_within_quota(record, lease, count, result);
+}
+
+// Final at once. ---------------------------------------------------------------------------------
+
+// Nothing can be undone here, so each id first takes a hold away, and all of them are put back if
+// one is wrong. Other queues use what is free then when all steps that are committed by now are
+// done, as after end().
+Status Leases::give_at_once(uint64_t handle, uint32_t group, const int32_t *ids, uint32_t count) {
+    uint32_t lease = 0;
+    QUIRE_TRY(find_at_rest(handle, &lease));
+    QUIRE_TRY(check_group(group));
+    if (!leaves_.reserve(count)) return no_host_memory();
+    leaves_.resize_within(count);
+    Journal &journal = books_.journal;
+    const BlockTable &t = journal.table(lease, group);
+    LeaseIndex &index = journal.lease_index(lease, group);
+    for (uint32_t i = 0; i < count; ++i) {
+        uint32_t entry = index.find(t, static_cast<uint32_t>(ids[i]));
+        if (entry != kNone && index.holds(entry) != 0) [[likely]] {
+            leaves_[i] = --index.holds(entry) == 0;
+            continue;
+        }
+        const uint32_t wrong = i;
+        while (i-- > 0) ++index.holds(index.find(t, static_cast<uint32_t>(ids[i])));
+        return fail(QUIRE_E_ARG, kNotHeld, wrong, static_cast<uint32_t>(ids[wrong]));
+    }
+    Sequence &s = books_.sequences[lease];
+    const uint32_t held_before = s.charged();
+    for (uint32_t i = 0; i < count; ++i) {
+        if (leaves_[i] == 0) continue;
+        journal.lose_entry(&s, lease, group, index.find(t, static_cast<uint32_t>(ids[i])),
+                           books_.timeline.next() - 1);
+    }
+    tenants_.charge(s, held_before);
+    books_.touched.touch(lease);
+    return Status{};
+}
+
+// Blocks that the lease does not hold yet are marked until all ids are known to be right, so that
+// each counts once against the quota.
+Status Leases::pin_at_once(uint64_t handle, uint32_t group, const int32_t *ids, uint32_t count,
+                           quire_lease_result *result) {
+    uint32_t lease = 0;
+    QUIRE_TRY(find_at_rest(handle, &lease));
+    QUIRE_TRY(check_group(group));
+    if (!books_.journal.reserve_holds(lease, group, count)) return no_host_memory();
+    BlockPool &pool = books_.journal.pool(group);
+    const BlockTable &t = books_.journal.table(lease, group);
+    LeaseIndex &index = books_.journal.lease_index(lease, group);
+    uint32_t fresh = 0, checked = 0;
+    for (; checked < count; ++checked) {
+        const auto block = static_cast<uint32_t>(ids[checked]);
+        if (!may_hold(lease, group, block)) break;
+        if (index.find(t, block) != kNone || pool[block].is_offered) continue;
+        pool[block].is_offered = true;
+        ++fresh;
+    }
+    for (uint32_t i = 0; i < checked; ++i) pool[static_cast<uint32_t>(ids[i])].is_offered = false;
+    if (checked != count) {
+        return fail(QUIRE_E_ARG, kNotPublished, checked, static_cast<uint32_t>(ids[checked]));
+    }
+    if (!fits_quota(lease, fresh, result)) return Status{QUIRE_S_NO_BLOCKS, nullptr, 0, 0};
+    const uint32_t held_before = books_.sequences[lease].charged();
+    for (uint32_t i = 0; i < count; ++i) hold(lease, group, static_cast<uint32_t>(ids[i]));
+    tenants_.charge(books_.sequences[lease], held_before);
+    books_.touched.touch(lease);
+    result->blocks = count;
+    return Status{};
 }
 
 }  // namespace quire

@@ -19,7 +19,11 @@ namespace quire {
 class Leases {
  public:
     Leases(CacheBooks *books, Tenants *tenants, Changes *changes, Sequences *sequences)
-        : books_(*books), tenants_(*tenants), changes_(*changes), sequences_(*sequences) {}
+        : books_(*books),
+          tenants_(*tenants),
+          changes_(*changes),
+          sequences_(*sequences),
+          leaves_(&books->host) {}
 
     Status create(const quire_lease_desc &desc, const quire_key *keys, uint64_t *out);
     Status end(uint64_t handle);
@@ -29,11 +33,14 @@ class Leases {
 
     Status take(uint64_t step, uint64_t handle, uint32_t group, uint32_t count, int32_t *ids,
                 quire_lease_result *result);
+    // step: 0 here and in pin(): final at once.
     Status give(uint64_t step, uint64_t handle, uint32_t group, const int32_t *ids, uint32_t count);
     Status pin(uint64_t step, uint64_t handle, uint32_t group, const int32_t *ids, uint32_t count,
                quire_lease_result *result);
 
-    // For calls of LeasePrefixes too.
+    // For calls of LeasePrefixes and LeaseRuns too.
+    // Finds a lease that changes without a step. None may be open, which could be undone.
+    Status find_at_rest(uint64_t handle, uint32_t *lease) const;
     // Finds the open step and the lease, which the step may change.
     Status find(uint64_t step, uint64_t handle, StepRecord **record, uint32_t *lease) const;
     Status check_group(uint32_t group) const;
@@ -58,12 +65,16 @@ class Leases {
     void undo_newest(StepRecord *record) { changes_.undo_to(record, record->changes.size() - 1); }
 
  private:
+    Status give_at_once(uint64_t handle, uint32_t group, const int32_t *ids, uint32_t count);
+    Status pin_at_once(uint64_t handle, uint32_t group, const int32_t *ids, uint32_t count,
+                       quire_lease_result *result);
     Status refuse(StepRecord *record, uint32_t lease, uint32_t at, int32_t id, const char *why);
 
     CacheBooks &books_;
     Tenants &tenants_;
     Changes &changes_;
     Sequences &sequences_;
+    Array<uint8_t> leaves_;  // of the ids that are given: whether that is the last hold of a block
 };
 
 }  // namespace quire

@@ -252,7 +252,13 @@ extern "C" {
     QUIRE_FN(cache_report_loads, (quire_cache * cache, void *buffer, uint64_t capacity,            \
                                   uint64_t *size_bytes, quire_error *error))                       \
     QUIRE_FN(cache_take_report,                                                                    \
-             (quire_cache * cache, const void *bytes, uint64_t size_bytes, quire_error *error))
+             (quire_cache * cache, const void *bytes, uint64_t size_bytes, quire_error *error))    \
+    QUIRE_FN(lease_find,                                                                           \
+             (quire_cache * cache, quire_lease lease, const int64_t *tokens, uint32_t token_count, \
+              uint32_t how, int32_t *ids, quire_lease_result *result, quire_error *error))         \
+    QUIRE_FN(lease_insert, (quire_cache * cache, quire_lease lease, const int64_t *tokens,         \
+                            const int64_t *slots, uint32_t token_count, int32_t *named,            \
+                            quire_lease_result *result, quire_error *error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

@@ -90,6 +90,14 @@ quire_status publish(Manager *m, uint64_t step, uint64_t lease) {
                                   nullptr);
 }
 
+quire_status find(Manager *m, uint64_t lease) {
+    auto result = described<quire_lease_result>();
+    const int64_t token = 3;
+    int32_t id = 0;
+    return m->api().lease_find(m->cache(), lease, &token, 1, QUIRE_MATCH_LOOK, &id, &result,
+                               nullptr);
+}
+
 const Row kRows[] = {
     {"namespace_destroy", Kind::name_space,
      [](Manager *m, uint64_t h) { return m->api().namespace_destroy(m->cache(), h, nullptr); }},
@@ -268,6 +276,13 @@ const Row kRows[] = {
     {"lease_pin", Kind::step, [](Manager *m, uint64_t h) { return pin(m, h, 0); }},
     {"lease_match", Kind::lease, [](Manager *m, uint64_t h) { return match(m, 0, h); }},
     {"lease_match", Kind::step, [](Manager *m, uint64_t h) { return match(m, h, 0); }},
+    {"lease_find", Kind::lease, find},
+    {"lease_insert", Kind::lease,
+     [](Manager *m, uint64_t h) {
+         auto result = described<quire_lease_result>();
+         return m->api().lease_insert(m->cache(), h, nullptr, nullptr, 0, nullptr, &result,
+                                      nullptr);
+     }},
     {"lease_publish", Kind::lease, [](Manager *m, uint64_t h) { return publish(m, m->open(), h); }},
     {"lease_publish", Kind::step, [](Manager *m, uint64_t h) { return publish(m, h, 0); }},
 };

@@ -170,6 +170,13 @@ TEST_F(RefusedCall, for_a_null_in_any_place_of_a_lease) {
               uint32_t{QUIRE_MATCH_PIN}, &id, &result, e);
     null_each("lease_publish", w.api.lease_publish, {}, w.cache, step, lease, &token, 1u, ids, &id,
               &result, e);
+    const int64_t number = 4;
+    null_each("lease_find", w.api.lease_find, {}, w.cache, lease, &number, 1u,
+              uint32_t{QUIRE_MATCH_LOOK}, &id, &result, e);
+    null_each("lease_insert", w.api.lease_insert, {}, w.cache, lease, &number, &number, 1u, &id,
+              &result, e);
+    refuse("how is 2", QUIRE_E_ARG,
+           w.api.lease_find(w.cache, lease, &number, 1, QUIRE_MATCH_PIN, &id, &result, e));
     null_each("lease_forget", w.api.lease_forget, {}, w.cache, lease, 0u, ids, 1u, &count, e);
     null_each("cache_evict", w.api.cache_evict, {}, w.cache, 0u, 1u, &id, &count, e);
     refuse("group is 9", QUIRE_E_ARG,

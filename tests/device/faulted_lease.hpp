@@ -62,6 +62,11 @@ class FaultedLease {
         EXPECT_EQ(block.block, ids[2]);
     }
     void end() {
+        auto result = described<quire_lease_result>();
+        const int64_t tokens[8] = {500, 501, 502, 503, 504, 505, 506, 507};
+        int32_t found[4];
+        ok(api_.lease_find(cache_, lease_, tokens, 8, QUIRE_MATCH_TOUCH, found, &result, &error_));
+        EXPECT_EQ(result.blocks, 0u);
         auto info = described<quire_lease_info>();
         ok(api_.lease_get_info(cache_, lease_, &info, &error_));
         EXPECT_EQ(info.blocks_held, 0u);

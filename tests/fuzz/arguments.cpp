@@ -120,6 +120,13 @@ const uint32_t *Arguments::numbers(uint32_t count) {
     return values;
 }
 
+const int64_t *Arguments::wide_numbers(uint32_t count) {
+    auto *values = reinterpret_cast<int64_t *>(memory(size_t{count} * sizeof(int64_t)));
+    for (uint32_t i = 0; i < count; ++i)
+        values[i] = static_cast<int64_t>(input_.one_in(8) ? n64() : input_.below(20));
+    return values;
+}
+
 // An extension that no struct takes, or that is shorter than it says.
 void Arguments::chain(char *head) {
     quire_chain value{};

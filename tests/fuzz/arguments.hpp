@@ -165,6 +165,7 @@ class Arguments {
         return input_.one_in(64) ? nullptr : reinterpret_cast<const T *>(at);
     }
     const uint32_t *numbers(uint32_t count);
+    const int64_t *wide_numbers(uint32_t count);
 
     const quire_cache_desc *cache_desc();
     const quire_migrate_desc *migrate_desc();

@@ -510,6 +510,21 @@ const Call kCalls[] = {
                                      tokens, ids, a->outputs<int32_t>(tokens * 16, 4),
                                      a->output<quire_lease_result>(), a->error());
      }},
+    {"lease_find",
+     [](Arguments *a) {
+         uint32_t tokens = a->below(16);
+         return a->api.lease_find(a->cache(), a->handle(), a->wide_numbers(tokens), tokens,
+                                  a->below(4), a->outputs<int32_t>(tokens * 16, 4),
+                                  a->output<quire_lease_result>(), a->error());
+     }},
+    {"lease_insert",
+     [](Arguments *a) {
+         uint32_t tokens = a->below(16);
+         const int64_t *slots = a->wide_numbers(tokens);
+         return a->api.lease_insert(a->cache(), a->handle(), a->wide_numbers(tokens), slots, tokens,
+                                    a->outputs<int32_t>(tokens, 4), a->output<quire_lease_result>(),
+                                    a->error());
+     }},
     {"lease_forget",
      [](Arguments *a) {
          uint32_t count = a->below(6);

@@ -66,6 +66,32 @@ class Leased {
                                                  out.ids.data(), &out.result, m_.error()));
         return out;
     }
+    Answer find(const std::vector<int64_t> &tokens, uint32_t how = QUIRE_MATCH_LOOK) {
+        Answer out;
+        out.ids.resize(tokens.size() + 1);
+        out.status = checked(api().lease_find(m_.cache(), lease, tokens.data(),
+                                              static_cast<uint32_t>(tokens.size()), how,
+                                              out.ids.data(), &out.result, m_.error()));
+        out.ids.resize(out.result.blocks);
+        return out;
+    }
+    Answer insert(const std::vector<int64_t> &tokens, const std::vector<int64_t> &slots,
+                  uint32_t block_tokens = 4) {
+        Answer out;
+        out.ids.resize(tokens.size() / block_tokens);
+        out.status = checked(api().lease_insert(m_.cache(), lease, tokens.data(), slots.data(),
+                                                static_cast<uint32_t>(tokens.size()),
+                                                out.ids.data(), &out.result, m_.error()));
+        return out;
+    }
+    // Takes blocks for the caller, in a step of their own.
+    Blocks take_in_a_step(uint32_t count) {
+        m_.begin();
+        Answer taken = take(count);
+        EXPECT_EQ(taken.status, QUIRE_OK) << m_.message();
+        m_.finish(m_.commit());
+        return taken.ids;
+    }
     quire_status forget(const Blocks &ids, uint32_t *forgotten, uint32_t group = 0) {
         return checked(api().lease_forget(m_.cache(), lease, group, ids.data(),
                                           static_cast<uint32_t>(ids.size()), forgotten,
@@ -115,6 +141,16 @@ class Leased {
 
     Manager &m_;
 };
+
+// As engines keep them.
+inline std::vector<int64_t> wide(const Tokens &tokens) { return {tokens.begin(), tokens.end()}; }
+inline std::vector<int64_t> slots_of(const Blocks &blocks, uint32_t block_tokens = 4) {
+    std::vector<int64_t> slots;
+    for (int32_t block : blocks)
+        for (uint32_t i = 0; i < block_tokens; ++i)
+            slots.push_back(int64_t{block} * block_tokens + i);
+    return slots;
+}
 
 inline Blocks evict(Manager &m, uint32_t count, uint32_t group = 0) {
     Blocks ids(count);

@@ -96,15 +96,16 @@ class Lease:
         taken = self._asked("lease_take", _handle(step), self.handle, group, count, _pointer(ids))
         return None if taken is None else ids
 
-    def give(self, step: OpenStep, ids: Any, group: int = 0) -> None:
-        """Gives blocks back, or unpins them: each is held once less."""
+    def give(self, step: Optional[OpenStep], ids: Any, group: int = 0) -> None:
+        """Gives blocks back, or unpins them: each is held once less. Without a step, which needs
+        that none is open, final at once."""
         pointer, count = _read(ids)
-        self._cache._call("lease_give", _handle(step), self.handle, group, pointer, count)
+        self._cache._call("lease_give", _handle_or_0(step), self.handle, group, pointer, count)
 
-    def pin(self, step: OpenStep, ids: Any, group: int = 0) -> bool:
-        """Holds blocks once more. False: the quota is short."""
+    def pin(self, step: Optional[OpenStep], ids: Any, group: int = 0) -> bool:
+        """Holds blocks once more; without a step as give(). False: the quota is short."""
         pointer, count = _read(ids)
-        return self._asked("lease_pin", _handle(step), self.handle, group, pointer,
+        return self._asked("lease_pin", _handle_or_0(step), self.handle, group, pointer,
                            count) is not None
 
     def match(self, tokens: elements.Tokens, how: Match = Match.LOOK,
@@ -114,7 +115,7 @@ class Lease:
         groups = len(self._cache.groups)
         pointer, count = elements.read_tokens(tokens)
         ids = np.zeros(count * groups, ID)
-        found = self._asked("lease_match", 0 if step is None else _handle(step), self.handle,
+        found = self._asked("lease_match", _handle_or_0(step), self.handle,
                             pointer, count, how, _pointer(ids))
         return None if found is None else _places(ids[:found * groups], groups)
 
@@ -131,6 +132,38 @@ class Lease:
         made = self._asked("lease_publish", _handle(step), self.handle, pointer, count,
                            _pointer(own), _pointer(named))
         return None if made is None else _places(named, groups)
+
+    def find(self, tokens: Any, how: Match = Match.LOOK) -> Any:
+        """match() without a step, of tokens in an array of int64; it does not pin."""
+        groups = len(self._cache.groups)
+        numbers = np.ascontiguousarray(tokens, np.int64)
+        ids = np.zeros(len(numbers) * groups, ID)
+        found = self._asked("lease_find", self.handle, _wide(numbers), len(numbers), how,
+                            _pointer(ids))
+        return _places(ids[:(found or 0) * groups], groups)
+
+    def insert(self, tokens: Any, slots: Any) -> Tuple[Any, int]:
+        """Publishes filled blocks and gives them back, final at once: what becomes of a request's
+        blocks when it is over, where a lease holds all that is not cached.
+
+        tokens  of whole blocks
+        slots   the place of each: block * block_tokens + its place in the block
+
+        Returns the blocks that are found from now on, and how many of them are new. Where the
+        tokens were there before, the caller's block is left alone.
+
+        Errors: ArgumentError, a token is none, or the slots are not those of whole blocks that the
+        lease has taken and holds alone; BusyError, a step is open or not done. Nothing changed.
+        """
+        numbers = np.ascontiguousarray(tokens, np.int64)
+        places = np.ascontiguousarray(slots, np.int64)
+        if len(numbers) != len(places):
+            raise ValueError(f"{len(places)} slots for {len(numbers)} tokens")
+        named = np.zeros(len(numbers), ID)
+        fresh = self._asked("lease_insert", self.handle, _wide(numbers), _wide(places),
+                            len(numbers), _pointer(named))
+        block_tokens = self._cache.info.block_tokens  # type: ignore[attr-defined]
+        return named[:len(numbers) // block_tokens], fresh or 0
 
     def forget(self, ids: Any, group: int = 0) -> int:
         """Withdraws published blocks that no other holds; returns how many."""
@@ -152,6 +185,14 @@ class Lease:
 
 def _handle(step: OpenStep) -> int:
     return expect(step, OpenStep, "step").handle
+
+
+def _handle_or_0(step: Optional[OpenStep]) -> int:
+    return 0 if step is None else _handle(step)
+
+
+def _wide(numbers: Any) -> Any:
+    return ffi.from_buffer("int64_t[]", numbers) if len(numbers) != 0 else ffi.NULL
 
 
 def _pointer(ids: Any) -> Any:

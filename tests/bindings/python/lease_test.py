@@ -62,6 +62,36 @@ class Leases(Books):
             lease.end()
         space.close()
 
+    def test_a_run_is_inserted_and_found_in_one_call_each(self):
+        lease = self.cache.lease()
+        with self.cache.begin() as step:
+            own = lease.take(step, 3)
+            step.commit()
+            step.finish()
+        slots = (own[:, None].astype(np.int64) * 4 + np.arange(4)).reshape(-1)
+        named, fresh = lease.insert(range(12), slots)
+        self.assertEqual((named.tolist(), fresh), (own.tolist(), 3))
+        self.assertEqual(lease.find(range(14), quire.Match.TOUCH).tolist(), own.tolist())
+        self.assertEqual(lease.insert(np.arange(12), slots)[1], 0)
+        self.assertEqual(lease.insert([], [])[1], 0)
+        self.assertTrue(lease.pin(None, own[:2]))
+        self.assertEqual(self.cache.evict(9).tolist(), own[2:].tolist())
+        lease.give(None, own[:2])
+        self.assertEqual(lease.info.blocks_held, 0)
+        for tokens, wrong in (([0, 1, 2, -1], slots[:4]), (range(50, 54), [0, 1, 2, 3]),
+                              (range(50, 54), [4, 5, 6, 8])):
+            with self.assertRaises(quire.ArgumentError):
+                lease.insert(tokens, wrong)
+        with self.assertRaises(ValueError):
+            lease.insert(range(8), slots[:4])
+        with self.assertRaises(quire.ArgumentError):
+            lease.find([1 << 32])
+        with self.cache.begin() as step:
+            for call in (lambda: lease.give(None, own), lambda: lease.insert(range(4), slots[:4])):
+                with self.assertRaises(quire.BusyError):
+                    call()
+            step.abort()
+
     def test_evicted_and_forgotten_blocks_are_not_found(self):
         lease = self.cache.lease()
         ids = self.filled(lease, range(12))

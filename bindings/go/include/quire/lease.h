@@ -23,6 +23,10 @@
  * caller orders it so; the K and V of a block that is published are written there before any row of
  * the step attends. A step may have such changes and no items.
  *
+ * Give and pin with step 0, and quire_lease_insert, are final at once, and need that no step is
+ * open. Followers receive them with the next step. Blocks that are given back so are used by other
+ * queues when all steps that are committed by then are done.
+ *
  * Blocks that a lease holds are never evicted, swapped or taken by preemption, so an item that is
  * short counts them as missing. Each counts once against the namespace's quota, however often the
  * lease holds it. A block that another namespace wrote is zeroed before the lease gets it. A
@@ -142,8 +146,12 @@ QUIRE_EXPORT quire_status quire_lease_take(quire_cache *cache, quire_step step, 
  * id may occur as often as the lease holds it. A block that no one holds any more stays cached if
  * it is published, else it is free: the step's own items may get it, so the step's own work must
  * not use it through the lease.
+ *
+ * step     the open step; or 0: final at once
  * Errors   as quire_lease_take; QUIRE_E_ARG  the lease does not hold a block, or not that often;
  *                                            nothing changed.
+ *          QUIRE_E_BUSY         step is 0, and one is open.
+ *          QUIRE_E_HOST_MEMORY  not enough to check the ids; nothing changed.
  * Time     O(count). */
 QUIRE_EXPORT quire_status quire_lease_give(quire_cache *cache, quire_step step, quire_lease lease,
                                            uint32_t group, const int32_t *ids, uint32_t count,
@@ -151,9 +159,12 @@ QUIRE_EXPORT quire_status quire_lease_give(quire_cache *cache, quire_step step, 
 /* Makes the lease hold blocks once more: its own, or any published block of its namespace. No
  * tokens are compared: the ids come from a match or an event, and what was evicted since may hold
  * other content of the namespace.
+ *
+ * step     the open step; or 0: final at once
  * Returns  QUIRE_S_NO_BLOCKS  the quota is short; nothing changed.
  * Errors   as quire_lease_take; QUIRE_E_ARG  a block is neither held by the lease nor published in
  *                                            its namespace; nothing changed.
+ *          QUIRE_E_BUSY  step is 0, and one is open.
  * Time     O(count). */
 QUIRE_EXPORT quire_status quire_lease_pin(quire_cache *cache, quire_step step, quire_lease lease,
                                           uint32_t group, const int32_t *ids, uint32_t count,
@@ -209,6 +220,45 @@ QUIRE_EXPORT quire_status quire_lease_publish(quire_cache *cache, quire_step ste
                                               uint32_t token_count, const int32_t *ids,
                                               int32_t *named, quire_lease_result *result,
                                               quire_error *error);
+/* quire_lease_match() without a step, of tokens as engines keep them.
+ *
+ * tokens   [token_count] each 0 to 2^32 - 2
+ * how      QUIRE_MATCH_LOOK or QUIRE_MATCH_TOUCH
+ * Errors   as quire_lease_match; QUIRE_E_HOST_MEMORY  not enough to read the tokens.
+ * Time     O(token_count). */
+QUIRE_EXPORT quire_status quire_lease_find(quire_cache *cache, quire_lease lease,
+                                           const int64_t *tokens, uint32_t token_count,
+                                           uint32_t how, int32_t *ids, quire_lease_result *result,
+                                           quire_error *error);
+/* Publishes blocks that the caller filled and gives them back, final at once: what an engine does
+ * with a request's blocks when the request is over, where a lease holds all that is not cached. The
+ * caller is trusted for their content, and for nothing else. Slot s is token s % block_tokens of
+ * block s / block_tokens.
+ *
+ * Where the tree has the same tokens already, after a comparison of all of them, that block stays,
+ * held or not as it was, and the caller's is left alone. Where it has none, the lease must have
+ * taken the caller's block (QUIRE_LEASE_OWNED) and hold it alone. That block is published, and the
+ * lease holds it once less. What is then cached of the run is evicted as if it had been given back
+ * just now, the end first.
+ *
+ * tokens   [token_count] each 0 to 2^32 - 2
+ * slots    [token_count] of whole blocks: slots[i] is i % block_tokens after a block's first slot
+ * token_count  a multiple of block_tokens
+ * named    [token_count / block_tokens] receives the block that the tree has now; not written if
+ *          the call fails
+ * result   blocks: newly published
+ * Errors   QUIRE_E_ARG          token_count, a token or a slot is wrong; nothing changed.
+ *          QUIRE_E_STALE        no such lease.
+ *          QUIRE_E_BUSY         a step is open, or is not done; nothing changed.
+ *          QUIRE_E_LIMIT        as quire_lease_publish; nothing changed.
+ *          QUIRE_E_HOST_MEMORY  not enough to read the run; nothing changed.
+ *          QUIRE_E_UNSUPPORTED  the cache has QUIRE_CACHE_NO_PREFIX or QUIRE_CACHE_HOST_PREFIXES, or
+ *                               is not one of one group with full attention.
+ * Time     O(token_count). */
+QUIRE_EXPORT quire_status quire_lease_insert(quire_cache *cache, quire_lease lease,
+                                             const int64_t *tokens, const int64_t *slots,
+                                             uint32_t token_count, int32_t *named,
+                                             quire_lease_result *result, quire_error *error);
 /* Withdraws published blocks of the lease's namespace, with the same place of all groups: none of
  * them is found any more, nor anything after them. Those that a sequence or another lease holds
  * stay. In a recurrent group only the states are withdrawn: no hit ends at them. `forgotten`

@@ -5105,10 +5105,34 @@ pub struct quire_api {
             error: *mut quire_error,
         ) -> quire_status,
     >,
+    pub lease_find: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            lease: quire_lease,
+            tokens: *const i64,
+            token_count: u32,
+            how: u32,
+            ids: *mut i32,
+            result: *mut quire_lease_result,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub lease_insert: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            lease: quire_lease,
+            tokens: *const i64,
+            slots: *const i64,
+            token_count: u32,
+            named: *mut i32,
+            result: *mut quire_lease_result,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 880usize];
+    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 896usize];
     ["Alignment of quire_api"][::core::mem::align_of::<quire_api>() - 8usize];
     [
         "Offset of field: quire_api::struct_size",
@@ -5446,6 +5470,12 @@ const _: () = {
     [
         "Offset of field: quire_api::cache_take_report",
     ][::core::mem::offset_of!(quire_api, cache_take_report) - 872usize];
+    [
+        "Offset of field: quire_api::lease_find",
+    ][::core::mem::offset_of!(quire_api, lease_find) - 880usize];
+    [
+        "Offset of field: quire_api::lease_insert",
+    ][::core::mem::offset_of!(quire_api, lease_insert) - 888usize];
 };
 pub type quire_get_api_fn = ::core::option::Option<
     unsafe extern "C" fn(

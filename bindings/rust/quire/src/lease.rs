@@ -331,6 +331,62 @@ impl Lease {
         Ok(published?.map(|places| places as usize))
     }
 
+    /// [`Lease::find`] without a step, of tokens as engines keep them: each 0 to 2^32 - 2.
+    pub fn find_wide(&self, tokens: &[i64], how: Match, ids: &mut [i32]) -> Result<usize> {
+        let (cache, length) = (&self.cache, count("tokens", tokens.len())?);
+        let entries = self.entries(tokens);
+        if ids.len() < entries {
+            return Err(wrong_size("ids", ids.len(), tokens, entries));
+        }
+        let how = match how {
+            Match::Look => sys::QUIRE_MATCH_LOOK,
+            Match::Touch => sys::QUIRE_MATCH_TOUCH,
+        };
+        // Not NULL even if there are no entries, for that is refused.
+        let (lease, tokens, to) = (self.handle, first(tokens), ids.as_mut_ptr());
+        let found = asked(|result| {
+            invoke!(cache.api, lease_find(cache.pointer(), lease, tokens, length, how, to, result))
+        });
+        found?
+            .map(|places| places as usize)
+            .map_err(|short| Error::new(ErrorKind::Internal, short.to_string()))
+    }
+
+    /// Publishes blocks that the engine filled and gives them back, final at once: what becomes of
+    /// a request's blocks when it is over, where a lease holds all that is not cached. Returns how
+    /// many of them are new.
+    ///
+    /// `tokens` is a number of whole blocks, and `slots[i]` is where token `i` is: block times
+    /// block size plus its place in the block. `named`, one per block, receives the block that is
+    /// found at each place from now on. Where the tokens were there before, that is not the
+    /// caller's, which is left alone.
+    ///
+    /// [`ErrorKind::Argument`]: a token is none, or the slots are not those of whole blocks that
+    /// the lease has taken and holds alone. [`ErrorKind::Busy`]: a step is open or not done.
+    /// [`ErrorKind::Unsupported`]: the cache has [`crate::CacheOptions::no_prefixes`], or is not
+    /// one of one group with full attention. Nothing changed then.
+    pub fn insert(&self, tokens: &[i64], slots: &[i64], named: &mut [i32]) -> Result<usize> {
+        let (cache, length) = (&self.cache, count("tokens", tokens.len())?);
+        let entries = self.entries(tokens);
+        if slots.len() != tokens.len() {
+            return Err(wrong_size("slots", slots.len(), tokens, tokens.len()));
+        }
+        if named.len() != entries {
+            return Err(wrong_size("named", named.len(), tokens, entries));
+        }
+        let (lease, tokens, slots, to) =
+            (self.handle, first(tokens), first(slots), first_mut(named));
+        let inserted = asked(|result| {
+            invoke!(
+                cache.api,
+                lease_insert(cache.pointer(), lease, tokens, slots, length, to, result)
+            )
+        });
+        inserted?
+            .map(|places| places as usize)
+            .map_err(|short| Error::new(ErrorKind::Internal, short.to_string()))
+    }
+
     /// Withdraws published blocks of the lease's namespace, with the same place of all groups, and
     /// returns how many: those that a sequence or another lease holds stay. None of them is found
     /// any more, nor anything after them. [`ErrorKind::Busy`]: a step is open.
@@ -353,7 +409,7 @@ impl Lease {
     }
 
     /// Entries of the ids of the whole blocks of `tokens`.
-    fn entries(&self, tokens: &[Token]) -> usize {
+    fn entries<T>(&self, tokens: &[T]) -> usize {
         let blocks = tokens.len() / self.cache.block_tokens.max(1) as usize;
         blocks.saturating_mul(self.cache.groups.len())
     }
@@ -366,7 +422,7 @@ impl Lease {
     }
 }
 
-fn wrong_size(name: &str, found: usize, tokens: &[Token], entries: usize) -> Error {
+fn wrong_size<T>(name: &str, found: usize, tokens: &[T], entries: usize) -> Error {
     let tokens = tokens.len();
     Error::argument(format!("{name} has {found} entries: {tokens} tokens need {entries}"))
 }

@@ -459,3 +459,24 @@ fn threads_share_leases() {
     });
     cache.check().unwrap();
 }
+
+#[test]
+fn a_run_is_inserted_and_found_in_one_call_each() {
+    let cache = books();
+    let lease = leased(&cache);
+    let mut own = [0; 2];
+    in_step(&cache, |step| lease.take(step, 0, &mut own).unwrap().unwrap());
+    let mut tokens: Vec<i64> = (50..58).collect();
+    let slots: Vec<i64> = (0..8).map(|i| i64::from(own[i / 4]) * 4 + i as i64 % 4).collect();
+    let mut named = [0; 2];
+    assert_eq!(lease.insert(&tokens, &slots, &mut named).unwrap(), 2);
+    assert_eq!(named, own);
+    let mut ids = [0; 2];
+    assert_eq!(lease.find_wide(&tokens, Match::Touch, &mut ids).unwrap(), 2);
+    assert_eq!(ids, own);
+    assert_eq!(lease.insert(&tokens, &slots, &mut named).unwrap(), 0);
+    tokens[7] = -1;
+    refused(lease.find_wide(&tokens, Match::Look, &mut ids), ErrorKind::Argument);
+    refused(lease.insert(&tokens, &slots[..7], &mut named), ErrorKind::Argument);
+    refused(lease.insert(&tokens, &slots, &mut named[..1]), ErrorKind::Argument);
+}
