@@ -6,16 +6,17 @@ s // page_size. SGLang's page 0, for padding, is the null block. There is one le
 is, per extra_key and cache_salt: its keys keep the spaces apart.
 
 SGLang orders its kernels itself: whatever reads a page is launched after the kernels that wrote it.
-So all that a step says is that its changes belong together, and one step stays open for many single
-calls, each of which changes nothing if it fails. Several calls that are one change have a step of
-their own, which can be taken back. The library is called directly, with buffers that are made once:
-a call of 128 pages takes a few microseconds, and a Python object for each step would double that.
+So a single call is final at once, and changes nothing if it fails. Several calls that are one
+change have a step of their own, which can be taken back. The library is called directly, with
+buffers that are made once, and reads SGLang's own arrays of tokens and slots: a call of 128 pages
+takes a few microseconds, as long as a few lines of Python.
 
 Threads: one, SGLang's scheduler.
 """
 
 from __future__ import annotations
 
+from array import array
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -32,9 +33,10 @@ from .step import _ITEM_BYTES, _RESULT_BYTES
 Space = Tuple[Optional[str], Optional[str]]  # extra_key and cache_salt
 MAX_SPACES = 4096  # leases at once: those that pin nothing are ended to make room
 _MAX_KEY_BYTES = 4096
-_STEP_BLOCKS = 192  # after so many the step of single calls ends, so that its record stays small
 _NULL = ffi.NULL
 _IDS, _TOKENS = ffi.typeof("int32_t[]"), ffi.typeof("quire_token[]")
+_WIDE = ffi.typeof("int64_t[]")  # what SGLang keeps tokens and slots in
+_TOUCH = int(Match.TOUCH)
 
 
 def _keys(space: Space) -> List[Key]:
@@ -67,6 +69,7 @@ class Blocks:
                             block_tokens=page_size, max_sequences=MAX_SPACES + 1)
         self._api = self._cache._library.api
         self._pointer = self._cache._pointer
+        self._find, self._insert = self._api.lease_find, self._api.lease_insert
         self._error = new("quire_error")
         self._result = new("quire_lease_result")
         self._stats = new("quire_cache_stats")
@@ -74,8 +77,6 @@ class Blocks:
         self._number = ffi.new("uint32_t *")
         self._desc = new("quire_step_desc")
         self._leases: Dict[Space, Lease] = {}
-        self._step = 0  # that is open for single calls
-        self._left = 0  # how many more blocks it takes
 
     # Spaces.
 
@@ -90,7 +91,6 @@ class Blocks:
 
     def _end_idle(self) -> None:
         """Ends leases that hold nothing; what they published is found by the next with its keys."""
-        self.settle()
         for space, lease in list(self._leases.items()):
             if lease.info.blocks_held == 0:
                 lease.end()
@@ -100,7 +100,6 @@ class Blocks:
 
     def reset(self) -> None:
         """Forgets everything that was published, and gives all blocks back."""
-        self.settle()
         for lease in self._leases.values():
             lease.end()
         self._leases.clear()
@@ -108,23 +107,8 @@ class Blocks:
 
     # Changes.
 
-    def shared(self, count: int) -> int:
-        """The open step of single calls, for one that changes that many blocks."""
-        if self._left <= 0:
-            step = self.begin()
-            self._step, self._left = step, _STEP_BLOCKS
-        self._left -= count
-        return self._step
-
-    def settle(self) -> None:
-        """Ends the step of single calls."""
-        if self._step != 0:
-            step, self._step, self._left = self._step, 0, 0
-            self.end(step)
-
     def begin(self) -> int:
         """Opens a step for calls that are one change, until end() or undo()."""
-        self.settle()
         status = self._api.step_begin(self._pointer, self._desc, _NULL, 0, _ITEM_BYTES, _NULL, 0,
                                       _NULL, _RESULT_BYTES, self._opened, self._error)
         if status < 0:
@@ -154,33 +138,57 @@ class Blocks:
             self._fail(status)
         return None if status == NO_BLOCKS else ids
 
-    def give(self, step: int, lease: int, ids: Any) -> None:
+    def give(self, lease: int, ids: Any, step: int = 0) -> None:
         """Gives blocks back: the first are evicted first."""
         status = self._api.lease_give(self._pointer, step, lease, 0, _written(ids), len(ids),
                                       self._error)
         if status < 0:
             self._fail(status)
 
-    def pin(self, step: int, lease: int, ids: Any) -> None:
+    def pin(self, lease: int, ids: Any) -> None:
         """Holds published blocks."""
-        status = self._api.lease_pin(self._pointer, step, lease, 0, _written(ids), len(ids),
+        status = self._api.lease_pin(self._pointer, 0, lease, 0, _written(ids), len(ids),
                                      self._result, self._error)
         if status < 0:
             self._fail(status)
 
-    def match(self, lease: int, tokens: Any, how: Match, step: int = 0) -> Any:
-        """The blocks of the longest prefix of `tokens` that is published."""
+    def find(self, lease: int, tokens: Any, count: int) -> Any:
+        """The blocks of the longest prefix that is published; they count as used now."""
+        ids = np.empty(count // self.page_size, ID)
+        status = self._find(self._pointer, lease, wide(tokens, count), count, _TOUCH,
+                            _written(ids), self._result, self._error)
+        if status < 0:
+            self._fail(status)
+        found = self._result.blocks
+        return ids if found == len(ids) else ids[:found].copy()
+
+    def insert(self, lease: int, tokens: Any, slots: Any, count: int) -> Any:
+        """Publishes the slots' pages and lets go of them, and returns those that are found from now
+        on; new_count of them are new.
+
+        Errors: ArgumentError, a token is none, or the slots are not whole pages that the lease has
+        taken and holds alone. Nothing changed.
+        """
+        named = np.empty(count // self.page_size, ID)
+        status = self._insert(self._pointer, lease, wide(tokens, count), slots, count,
+                              _written(named), self._result, self._error)
+        if status < 0:
+            self._fail(status)
+        return named
+
+    def match_pinned(self, lease: int, tokens: Any, step: int) -> Any:
+        """The blocks of the longest prefix that is published; the lease holds them from now on."""
         ids = np.empty(len(tokens) // self.page_size, ID)
         status = self._api.lease_match(self._pointer, step, lease,
                                        ffi.from_buffer(_TOKENS, tokens), len(tokens),
-                                       how, _written(ids), self._result, self._error)
+                                       int(Match.PIN), _written(ids), self._result, self._error)
         if status < 0:
             self._fail(status)
         return ids[:self._result.blocks]
 
     def publish(self, step: int, lease: int, tokens: Any, ids: Any) -> Optional[Any]:
-        """Publishes blocks, and returns those that are found from now on; new_count of them are
-        new. None: the lease may not name a block of `ids`, and nothing changed."""
+        """Publishes blocks, and returns those that are found from now on. None: the lease may not
+        name a block of `ids`, and nothing changed."""
         named = np.empty(len(ids), ID)
         status = self._api.lease_publish(self._pointer, step, lease,
                                          ffi.from_buffer(_TOKENS, tokens), len(tokens),
@@ -193,12 +201,11 @@ class Blocks:
 
     @property
     def new_count(self) -> int:
-        """How many blocks the last publish added."""
+        """How many blocks the last insertion added."""
         return int(self._result.blocks)
 
     def evict(self, count: int) -> Any:
         """Evicts up to `count` blocks that no lease holds, the least recently used first."""
-        self.settle()
         ids = np.empty(count, ID)
         status = self._api.cache_evict(self._pointer, 0, count, _written(ids), self._number,
                                        self._error)
@@ -241,6 +248,21 @@ class Blocks:
 
 def _written(ids: Any) -> Any:
     return ffi.from_buffer(_IDS, ids)
+
+
+def wide(numbers: Any, count: int) -> Any:
+    """The first `count` of an array of 64-bit numbers, or of a list, where they lie.
+
+    Errors: ValueError, there are fewer, or one has more bits.
+    """
+    if type(numbers) is not array or numbers.typecode != "q":
+        try:
+            numbers = np.ascontiguousarray(numbers[:count], np.int64)
+        except OverflowError as why:
+            raise ValueError(f"a number is too large: {why}") from None
+    if len(numbers) < count:
+        raise ValueError(f"there are {len(numbers)} numbers, not {count}")
+    return ffi.from_buffer(_WIDE, numbers)
 
 
 def space_of(key: Any) -> Space:

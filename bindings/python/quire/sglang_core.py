@@ -32,7 +32,7 @@ from sglang.srt.mem_cache.unified_cache.unified_tree_core_interface import (
 
 from .sglang_blocks import Blocks, space_of
 from .sglang_events import PageEvents
-from .sglang_radix import NAME, pool_of, refuse, tokens_of
+from .sglang_radix import NAME, pool_of, refuse, ids_of
 from .sglang_tree import Node, Tree, dfs_order
 
 _FULL = ComponentType.FULL
@@ -150,7 +150,7 @@ class QuireTreeCore(_Refusing):  # type: ignore[misc]
         size = len(key) // self.page_size * self.page_size
         if size == 0:
             return self._empty
-        return self._result(self._tree.match(space_of(key), tokens_of(key, size)))
+        return self._result(self._tree.match(space_of(key), ids_of(key), size))
 
     def supports_fast_match_prefix(self) -> bool:
         """False, as with SGLang's own cores."""
@@ -169,12 +169,10 @@ class QuireTreeCore(_Refusing):  # type: ignore[misc]
             raise NotImplementedError("the tree core of Quire does not serve sharded pages")
         key, value = params.key, params.value
         size = len(key) // self.page_size * self.page_size
-        tokens = tokens_of(key, size)
+        ids = ids_of(key)
         if value is None:
-            value = torch.from_numpy(tokens.astype("int64"))
-        if len(value) != size:
-            value = value[:size]
-        there, node = self._tree.insert(space_of(key), tokens, value)
+            value = torch.tensor(ids[:size], dtype=torch.int64)
+        there, node = self._tree.insert(space_of(key), ids, size, value)
         if self._events is not None:
             self._events.stored(key[:size], node.pages, there)
         known = there * self.page_size

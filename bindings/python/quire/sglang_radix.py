@@ -31,7 +31,7 @@ from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
 from .sglang_blocks import Blocks, space_of
 from .sglang_events import PageEvents
 from .sglang_slots import Slots, Values
-from .sglang_tree import Node, Tree, dfs_order, read_tokens
+from .sglang_tree import Node, Tree, dfs_order
 
 NAME = "quire"
 SIMULATED_PAGES = 1 << 16  # of a tree without a pool
@@ -170,8 +170,8 @@ class QuireRadixCache(RadixCache):  # type: ignore[misc]
         size = 0 if self.tree is None else len(key) // self.page_size * self.page_size
         if size == 0:
             return self._empty_match_result
-        node = self.tree.match(space_of(key), tokens_of(key, size))  # type: ignore[union-attr]
-        return self._result(node)
+        return self._result(
+            self.tree.match(space_of(key), ids_of(key), size))  # type: ignore[union-attr]
 
     def touch_prefix(self, key: RadixKey) -> None:
         """The prefix of the key in the tree counts as used now."""
@@ -183,12 +183,10 @@ class QuireRadixCache(RadixCache):  # type: ignore[misc]
             return InsertResult(prefix_len=0)
         key, value = params.key, params.value
         size = len(key) // self.page_size * self.page_size
-        tokens = tokens_of(key, size)
+        ids = ids_of(key)
         if value is None:
-            value = torch.from_numpy(tokens.astype("int64"))
-        if len(value) != size:
-            value = value[:size]
-        there, node = self.tree.insert(space_of(key), tokens, value)
+            value = torch.tensor(ids[:size], dtype=torch.int64)
+        there, node = self.tree.insert(space_of(key), ids, size, value)
         if self.events is not None:
             self.events.stored(key[:size], node.pages, there)
         return _inserted(there * self.page_size, node)
@@ -261,11 +259,11 @@ class QuireRadixCache(RadixCache):  # type: ignore[misc]
             self.tree.check()
 
 
-def tokens_of(key: RadixKey, size: int) -> Any:
-    """The first tokens of a key, as the library takes them."""
+def ids_of(key: RadixKey) -> Any:
+    """The token ids of a key, of which there may be more than its length."""
     if key.is_bigram:
         raise NotImplementedError("the radix cache of Quire does not serve keys of two tokens each")
-    return read_tokens(key.token_ids, size)
+    return key.token_ids
 
 
 _INSERT_FIELDS = {field.name for field in dataclasses.fields(InsertResult)}

@@ -10,18 +10,33 @@ Threads: one, SGLang's scheduler.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Tuple
 
 import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from .lease import ID
+from .libquire import ffi
+
+_POINTER = ffi.typeof("int64_t *")
 
 
 def host_array(value: Any) -> Any:
     """A tensor of SGLang's as an array of int64. One on a device is copied, which waits for it."""
     array = value.numpy() if value.device.type == "cpu" else value.cpu().numpy()
     return array if array.dtype == np.int64 else array.astype(np.int64)
+
+
+def slots_of(value: Any, count: int) -> Tuple[Any, Any]:
+    """A tensor on the host, and where its first `count` slots lie in it.
+
+    Errors: ValueError, there are fewer.
+    """
+    if value.dtype is not torch.int64 or not value.is_cpu or not value.is_contiguous():
+        value = value.to("cpu", torch.int64).contiguous()
+    if value.numel() < count:
+        raise ValueError(f"there are {value.numel()} slots for {count} tokens")
+    return value, ffi.cast(_POINTER, value.data_ptr())
 
 
 class Slots:

@@ -7,8 +7,9 @@ a node has no tokens, and nothing has to be split.
 
 Every page of SGLang's pool that is not in the tree is held by the engine's lease: SGLang's
 allocator keeps the list of those that are free, and requests have the others. An insertion
-publishes pages and lets go of them; an eviction gives them back to the engine's lease. So the
-numbers are the same on both sides, and a page that the engine has not taken cannot be inserted.
+publishes pages and lets go of them, in one call of the library; an eviction gives them back to the
+engine's lease. So the numbers are the same on both sides, and a page that the engine has not taken
+cannot be inserted.
 
 Invariants: (1) a page is held by the engine's lease, or is in the tree; (2) a page of the tree was
 used no later than the page before it, because paths are given back and touched from their ends on,
@@ -25,9 +26,10 @@ import numpy as np
 
 from . import errors
 from .elements import TOKEN
-from .lease import ID, Match
-from .sglang_blocks import Blocks, Space
-from .sglang_slots import Slots, Values
+from .lease import ID
+from .libquire import ffi
+from .sglang_blocks import Blocks, Space, wide
+from .sglang_slots import Slots, Values, slots_of
 
 _ENGINE: Space = (None, None)
 _NO_PAGES = np.empty(0, ID)
@@ -39,15 +41,17 @@ class Node:
     pages   from the root to here
     length  tokens
     id      a number that no other node has had
+    locks   how often it is locked
     """
 
-    __slots__ = ("space", "pages", "length", "id", "alive")
+    __slots__ = ("space", "pages", "length", "id", "locks", "alive")
 
     def __init__(self, space: Space, pages: Any, length: int, number: int):
         self.space = space
         self.pages = pages
         self.length = length
         self.id = number
+        self.locks = 0
         self.alive = True
 
     def __repr__(self) -> str:
@@ -55,17 +59,14 @@ class Node:
 
 
 def read_tokens(ids: Any, count: int) -> Any:
-    """The first `count` token ids of an array, or of a list, as the library takes them.
+    """The first `count` token ids of an array, or of a list, as steps of the library take them.
 
     Errors: ValueError, a number is no token id. (The library refuses 2^32 - 1 itself.)
     """
-    if type(ids) is list:
-        wide = np.array(ids[:count], np.int64)
-    else:
-        wide = np.frombuffer(ids, np.int64, count) if count != 0 else np.empty(0, np.int64)
-    if np.bitwise_or.reduce(wide) >> 32 != 0:  # in one pass
+    tokens = np.frombuffer(ffi.buffer(wide(ids, count)), np.int64, count)
+    if np.bitwise_or.reduce(tokens) >> 32 != 0:  # in one pass
         raise ValueError("a token id is negative, or above 2^32 - 2")
-    return wide.astype(TOKEN)
+    return tokens.astype(TOKEN)
 
 
 class Tree:
@@ -84,6 +85,7 @@ class Tree:
         self._values = slots if isinstance(slots, Values) else None
         self._on_evicted = on_evicted
         self._nodes: Dict[int, Node] = {}  # by their last pages
+        self._is_end = np.zeros(blocks.count + 1, bool)  # [page] it is a node's last
         self._numbered: Dict[int, Node] = {}  # by their ids
         self._made = 0
         self.root = self._make(_ENGINE, _NO_PAGES)
@@ -104,6 +106,7 @@ class Tree:
         for node in self._nodes.values():
             node.alive = False
         self._nodes.clear()
+        self._is_end[:] = False
         self._numbered.clear()
         self.root = self._make(_ENGINE, _NO_PAGES)
         self.count = self._evictable = 0
@@ -125,6 +128,7 @@ class Tree:
         node = self._nodes.get(last)
         if node is None:
             node = self._nodes[last] = self._make(space, pages)
+            self._is_end[last] = True
         return node
 
     def by_id(self, number: int) -> Node:
@@ -139,78 +143,69 @@ class Tree:
 
     # Finding.
 
-    def match(self, space: Space, tokens: Any) -> Node:
-        """The end of the longest prefix of `tokens` that is in the tree; it counts as used now."""
-        if len(tokens) == 0:
+    def match(self, space: Space, ids: Any, count: int) -> Node:
+        """The end of the longest prefix of the first `count` token ids that is in the tree, in
+        whole pages; it counts as used now."""
+        if count == 0:
             return self.root
-        return self.node(space, self.blocks.match(self.blocks.lease(space), tokens, Match.TOUCH))
+        return self.node(space, self.blocks.find(self.blocks.lease(space), ids, count))
 
     # Inserting.
 
-    def insert(self, space: Space, tokens: Any, value: Any) -> Tuple[int, Node]:
-        """Inserts whole pages. Returns how many of them were there before, and the end.
+    def insert(self, space: Space, ids: Any, count: int, value: Any) -> Tuple[int, Node]:
+        """Inserts the first `count` token ids, which are whole pages. Returns how many pages were
+        there before, and the end.
 
-        value  their slots, which SGLang's allocator has handed out; where a page was there before,
-            the slots remain the caller's
+        value  at least as many slots, which SGLang's allocator has handed out; where a page was
+            there before, the slots remain the caller's
 
         Errors: ValueError, a slot is not the engine's to insert. Nothing changed.
         """
-        if len(tokens) == 0:
+        if count == 0:
             return 0, self.root
-        lease = self.blocks.lease(space)
+        blocks = self.blocks
+        lease = blocks.lease(space)
         if self._values is not None:
-            named, there = self._insert_values(self._values, lease, tokens, value)
+            named, there = self._insert_values(self._values, lease, read_tokens(ids, count),
+                                               value[:count])
+        elif lease == self._engine:
+            value, slots = slots_of(value, count)
+            named = blocks.insert(lease, ids, slots, count)
+            fresh = blocks.new_count
+            self._evictable += fresh
+            there = len(named) - fresh
         else:
-            pages = self.slots.pages(value)
-            made = self._publish(tokens, pages) if lease == self._engine else None
-            named, there = made or self._insert_beside(lease, tokens, pages)
+            named, there = self._insert_beside(lease, read_tokens(ids, count),
+                                               self.slots.pages(value[:count]))
         self.count += len(named) - there
         return there, self.node(space, named)
 
-    def _publish(self, tokens: Any, pages: Any) -> Optional[Tuple[Any, int]]:
-        """Inserts pages of the engine's lease: it has taken them, or a lock holds them. None: it
-        does not hold them all, and nothing changed."""
-        blocks = self.blocks
-        step = blocks.shared(len(pages))
-        named = blocks.publish(step, self._engine, tokens, pages)
-        if named is None:
-            return None
-        there = first = len(named) - blocks.new_count
-        if there != 0:
-            # Those that were there instead of the caller's own, and that no lock held, the lease
-            # holds now too. A lock holds a path from the root on, so they are the last ones.
-            first -= self._evictable - blocks.evictable
-        if first != len(named):
-            blocks.give(step, self._engine, _from_end(named[first:]))
-        self._evictable += len(named) - there
-        return named, there
-
     def _insert_beside(self, lease: int, tokens: Any, pages: Any) -> Tuple[Any, int]:
-        """Inserts after pages that may be another request's, or in a space of its own."""
-        step = self.blocks.begin()
+        """Inserts in a space of its own, whose lease has taken none of the pages."""
+        blocks = self.blocks
+        step = blocks.begin()
         try:
-            named = self.blocks.match(lease, tokens, Match.PIN, step)
+            named = blocks.match_pinned(lease, tokens, step)
             there = len(named)
             if there != len(pages):
                 own = pages[there:]
-                if lease != self._engine:
-                    self._hand_over(step, lease, own)
-                named = self.blocks.publish(step, lease, tokens, np.concatenate((named, own)))
+                self._hand_over(step, lease, own)
+                named = blocks.publish(step, lease, tokens, np.concatenate((named, own)))
                 if named is None:
                     raise ValueError("a slot is not one that the allocator has handed out: "
-                                     + self.blocks.why())
-            self.blocks.give(step, lease, _from_end(named))
+                                     + blocks.why())
+            blocks.give(lease, _from_end(named), step)
         except BaseException:
-            self.blocks.undo(step)
+            blocks.undo(step)
             raise
-        self.blocks.end(step)
-        self._evictable = self.blocks.evictable
+        blocks.end(step)
+        self._evictable = blocks.evictable
         return named, there
 
     def _hand_over(self, step: int, lease: int, pages: Any) -> None:
         """The engine's lease gives pages to another: nothing else is free, so it gets these."""
         try:
-            self.blocks.give(step, self._engine, pages)
+            self.blocks.give(self._engine, pages, step)
         except errors.ArgumentError as why:
             raise ValueError(f"a slot is not one that the allocator has handed out: {why}") from why
         self._check_same(self.blocks.take(step, lease, len(pages)), pages)
@@ -219,7 +214,7 @@ class Tree:
                        value: Any) -> Tuple[Any, int]:
         step = self.blocks.begin()
         try:
-            named = self.blocks.match(lease, tokens, Match.PIN, step)
+            named = self.blocks.match_pinned(lease, tokens, step)
             there = len(named)
             more = len(tokens) // self.page_size - there
             if more != 0:
@@ -228,7 +223,7 @@ class Tree:
                     raise errors.LimitError(f"a tree without a pool has {self.blocks.count} pages")
                 values.keep(own, value[there * self.page_size:])
                 named = self.blocks.publish(step, lease, tokens, np.concatenate((named, own)))
-            self.blocks.give(step, lease, _from_end(named))
+            self.blocks.give(lease, _from_end(named), step)
         except BaseException:
             self.blocks.undo(step)
             raise
@@ -246,21 +241,31 @@ class Tree:
         """
         if node is self.root:
             return 0
+        if node.locks != 0:
+            node.locks += 1
+            return 0
         if not node.alive:
             raise errors.StaleError(f"{node!r} was evicted before it was locked")
-        return self._hold(node, self.blocks.pin, node.pages)
+        self.blocks.pin(self.blocks.lease(node.space), node.pages)
+        node.locks = 1
+        return self._held()
 
     def unlock(self, node: Node) -> int:
-        """Takes a lock back. Errors: ArgumentError, the path is not locked."""
+        """Takes a lock back. Errors: ArgumentError, the node is not locked."""
         if node is self.root:
             return 0
-        return self._hold(node, self.blocks.give, _from_end(node.pages))
+        if node.locks > 1:
+            node.locks -= 1
+            return 0
+        if node.locks == 0:
+            raise errors.ArgumentError(f"{node!r} is not locked")
+        self.blocks.give(self.blocks.lease(node.space), _from_end(node.pages))
+        node.locks = 0
+        return self._held()
 
-    def _hold(self, node: Node, change: Callable[[int, int, Any], None], pages: Any) -> int:
-        blocks, before = self.blocks, self._evictable
-        lease = blocks.lease(node.space)
-        change(blocks.shared(len(pages)), lease, pages)
-        self._evictable = blocks.evictable
+    def _held(self) -> int:
+        """Notes that pages are held or not any more."""
+        before, self._evictable = self._evictable, self.blocks.evictable
         return (self._evictable - before) * self.page_size
 
     # Evicting.
@@ -273,11 +278,12 @@ class Tree:
             return self.slots.slots(pages)
         self.count -= len(pages)
         self._evictable -= len(pages)
-        for page in pages.tolist():
-            node = self._nodes.pop(page, None)
-            if node is not None:
-                node.alive = False
-                del self._numbered[node.id]
+        ends = pages[self._is_end[pages]]
+        self._is_end[ends] = False
+        for page in ends.tolist():
+            node = self._nodes.pop(page)
+            node.alive = False
+            del self._numbered[node.id]
         if self._values is not None:
             self._values.drop(pages)
         else:
@@ -296,7 +302,6 @@ class Tree:
 
     def check(self) -> None:
         """Verifies Quire's bookkeeping, and the counts here. Errors: InternalError."""
-        self.blocks.settle()
         self.blocks.check()
         if self._evictable != self.blocks.evictable or len(self.pages()) != self.count:
             raise errors.InternalError(f"{self.count} pages, {self._evictable} of them evictable, "
