@@ -252,8 +252,8 @@ QUIRE_EXPORT quire_status quire_lease_find(quire_cache *cache, quire_lease lease
  *          QUIRE_E_BUSY         a step is open, or is not done; nothing changed.
  *          QUIRE_E_LIMIT        as quire_lease_publish; nothing changed.
  *          QUIRE_E_HOST_MEMORY  not enough to read the run; nothing changed.
- *          QUIRE_E_UNSUPPORTED  the cache has QUIRE_CACHE_NO_PREFIX or QUIRE_CACHE_HOST_PREFIXES, or
- *                               is not one of one group with full attention.
+ *          QUIRE_E_UNSUPPORTED  the cache has QUIRE_CACHE_NO_PREFIX, QUIRE_CACHE_HOST_PREFIXES, or
+ *                               any but one group with full attention.
  * Time     O(token_count). */
 QUIRE_EXPORT quire_status quire_lease_insert(quire_cache *cache, quire_lease lease,
                                              const int64_t *tokens, const int64_t *slots,
