@@ -68,6 +68,10 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
 
 Status Admission::mark_items(const ItemList &list) {
     CacheBooks &books = books_;
+    if (list.count > books.handles.capacity()) {
+        return fail(QUIRE_E_ARG, "{} items are more than the {} sequences that a cache may have",
+                    list.count, books.handles.capacity());
+    }
     ++books.call;
     for (uint32_t i = 0; i < list.count; ++i) {
         uint32_t sequence = 0;

@@ -16,7 +16,8 @@ constexpr uint32_t kBucketAhead = 24;  // buckets of the tree that publishing pr
 Status LeasePrefixes::check_tokens(const LeaseRun &run) const {
     if (!books_.geometry.any_full) {
         return fail(QUIRE_E_UNSUPPORTED,
-                    "every group of the cache has a window: its leases match and publish nothing");
+                    "no group of the cache has full attention: its leases match and publish "
+                    "nothing");
     }
     if (!books_.geometry.uniform) {
         return fail(QUIRE_E_UNSUPPORTED,
@@ -274,17 +275,18 @@ Status LeasePrefixes::publish(uint64_t step, uint64_t handle, const LeaseRun &ru
     StepRecord *record = nullptr;
     uint32_t lease = 0;
     QUIRE_TRY(leases_.find(step, handle, &record, &lease));
-    QUIRE_TRY(check_tokens(run));
     const Geometry &geometry = books_.geometry;
+    // Before the tokens are read: the array of a count gone wrong is shorter.
+    if (run.token_count > geometry.max_sequence_tokens) {
+        return fail(QUIRE_E_LIMIT, "{} tokens are more than max_sequence_tokens {}",
+                    run.token_count, geometry.max_sequence_tokens);
+    }
+    QUIRE_TRY(check_tokens(run));
     if (books_.prefix_off)
         return fail(QUIRE_E_UNSUPPORTED, "QUIRE_CACHE_NO_PREFIX publishes nothing");
     if (!geometry.span.begins_at(run.token_count)) {
         return fail(QUIRE_E_ARG, "token_count is {}: blocks of {} tokens are published whole",
                     run.token_count, geometry.span.tokens());
-    }
-    if (run.token_count > geometry.max_sequence_tokens) {
-        return fail(QUIRE_E_LIMIT, "{} tokens are more than max_sequence_tokens {}",
-                    run.token_count, geometry.max_sequence_tokens);
     }
     Lookup found;
     QUIRE_TRY(find(record->queue, lease, run, &found));
@@ -344,7 +346,7 @@ Status LeasePrefixes::forget(uint64_t handle, uint32_t group, const int32_t *ids
     if (books_.records.is_open())
         return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
     if (!books_.geometry.any_full)
-        return fail(QUIRE_E_UNSUPPORTED, "every group of the cache has a window");
+        return fail(QUIRE_E_UNSUPPORTED, "no group of the cache has full attention");
     for (uint32_t i = 0; i < count; ++i) {
         auto block = static_cast<uint32_t>(ids[i]);
         if (leases_.may_hold(lease, group, block)) continue;

@@ -52,18 +52,19 @@ enum {
      *
      * With quire_group_desc.state_interval an item leaves one state only, at its end, however many
      * borders it crosses: the other entries of the table are null. The state is in the block of the
-     * item's last token. An item that ends in another block than its state is in, as it does after
-     * a hit, takes a block for it; the step copies the state there (QUIRE_COPY_ON_WRITE), and the
-     * older block is given back. An item that ends on a border, at a multiple of state_interval,
-     * leaves a snapshot. After a truncation to fewer tokens than are computed, nothing is computed:
-     * what comes next begins with a hit.
+     * item's last token; there the item also reads it, once the step's copies have run. An item
+     * that ends in another block than its state is in, as it does after a hit, takes a block for
+     * it; the step copies the state there (QUIRE_COPY_ON_WRITE), and the older block is given back.
+     * An item that ends on a border, at a multiple of state_interval, leaves a snapshot. After a
+     * truncation to fewer tokens than are computed, nothing is computed: what comes next begins
+     * with a hit.
      *
      * There, draft_states more blocks of the group follow the running state's in the table, for an
-     * engine that runs drafts and keeps the state after each, and the item's lookahead reserves as
-     * many as its tokens would need. They hold nothing that the library knows of, so lookahead
-     * cannot be accepted. When the running state takes a place in the table that one of them has,
-     * it is in that block from then on; those whose places are passed move to the end of the table,
-     * in their order, and the ones that are missing are taken.
+     * engine that runs drafts and keeps the state after each, and beside these the item's lookahead
+     * reserves as many as its tokens would need. They hold nothing that the library knows of, so
+     * lookahead cannot be accepted. When the running state takes a place in the table that one of
+     * them has, it is in that block from then on; those whose places are passed move to the end of
+     * the table, in their order, and the ones that are missing are taken.
      *
      * Snapshots are published and found like blocks of other kinds: a hit at n needs the one that
      * ends at n. A sequence keeps the newest block; a commit gives back those before the block of
@@ -111,12 +112,13 @@ typedef struct quire_group_desc {
     uint32_t kv_heads;
     uint32_t k_head_dim; /* elements; even with QUIRE_DTYPE_I4 */
     uint32_t v_head_dim;
-    uint32_t k_dtype;     /* 0 = QUIRE_DTYPE_F16 */
-    uint32_t v_dtype;     /* 0 = as k_dtype */
-    uint32_t blocks;      /* 0: from the cache's blocks, pool_bytes or pool_fraction */
-    uint32_t sink_tokens; /* only for QUIRE_GROUP_WINDOW: kept for as long as the sequence lives */
-    uint32_t k_scale;     /* QUIRE_SCALE_*, a kind that k_dtype allows */
-    uint32_t v_scale;     /* if v_dtype is 0, 0 = as k_scale */
+    uint32_t k_dtype; /* 0 = QUIRE_DTYPE_F16 */
+    uint32_t v_dtype; /* 0 = as k_dtype */
+    uint32_t blocks;  /* 0: from the cache's blocks, pool_bytes or pool_fraction */
+    uint32_t
+        sink_tokens;  /* below 2^31, only for QUIRE_GROUP_WINDOW: kept while the sequence lives */
+    uint32_t k_scale; /* QUIRE_SCALE_*, a kind that k_dtype allows */
+    uint32_t v_scale; /* if v_dtype is 0, 0 = as k_scale */
     /* Tokens of the group's blocks; 0 = the cache's block_tokens, of which it is a multiple, up to
      * 4,096. Only in a bookkeeping-only cache; see quire_cache_desc.block_tokens. */
     uint32_t block_tokens;

@@ -13,6 +13,11 @@
  * One step is open per cache at a time. At most QUIRE_UNFINISHED_STEPS are committed and not done,
  * so step n + 1 can be planned while step n runs.
  *
+ * Steps are done in the order of their commits, whichever queues they are on: a step whose work has
+ * run before that of an earlier one counts as running until that one is done. So where steps run on
+ * several queues, a slow one holds back the blocks that later steps gave up, and what they
+ * published for other queues, until it is done.
+ *
  * Until commit a step can be undone completely, by abort. After commit only a lost device can make
  * it fail. docs/guide.md shows the loop of an engine.
  */
@@ -124,7 +129,9 @@ enum {
     QUIRE_WAIT_POOL = 1,
     QUIRE_WAIT_WATERMARK = 2,
     QUIRE_WAIT_QUOTA = 3,
-    QUIRE_WAIT_PREEMPTED = 4 /* an earlier item of this step took its blocks: send it again later */
+    /* It was preempted in this step, by an earlier item or by quire_step_preempt: send it again
+     * later. */
+    QUIRE_WAIT_PREEMPTED = 4
 };
 
 typedef struct quire_step_result {

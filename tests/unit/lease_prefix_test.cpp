@@ -114,6 +114,22 @@ TEST(LeasePrefix, publish_refuses_what_the_lease_may_not_name) {
     m.finish(m.commit());
 }
 
+TEST(LeasePrefix, a_count_that_no_run_has_is_refused_before_the_tokens_are_read) {
+    CacheOptions options{.blocks = 8};
+    options.max_sequence_tokens = 64;
+    Manager m(options);
+    Leased lease(&m);
+    const Tokens four = tokens_from(1, 4);
+    const int32_t id = 1;
+    int32_t named = 0;
+    auto result = quire_lease_result{};
+    m.begin();
+    EXPECT_EQ(m.api().lease_publish(m.cache(), m.open(), lease.lease, four.data(), 0xFFFFFFFC, &id,
+                                    &named, &result, m.error()),
+              QUIRE_E_LIMIT);
+    m.abort();
+}
+
 TEST(LeasePrefix, touched_prefix_is_evicted_last_and_its_tail_before_its_front) {
     Manager m({.blocks = 16});
     Leased lease(&m);

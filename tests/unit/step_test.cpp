@@ -294,4 +294,22 @@ TEST(Queue, a_sequence_moves_to_another_queue_when_its_step_is_finished) {
     EXPECT_EQ(m.try_add(a, {2}, {}, &result), QUIRE_OK);
 }
 
+TEST(Step, more_items_than_sequences_are_refused_before_they_are_read) {
+    Manager m;
+    const quire_token token = 1;
+    quire_step_item item{};
+    item.seq = m.sequence();
+    item.token_count = 1;
+    quire_step_result result{};
+    m.begin();
+    EXPECT_EQ(m.api().step_add(m.cache(), m.open(), &item, 0xFFFFFFFF, sizeof item, &token, 1,
+                               &result, sizeof result, m.error()),
+              QUIRE_E_ARG);
+    EXPECT_NE(m.message().find("4294967295 items"), std::string::npos) << m.message();
+    EXPECT_EQ(m.api().step_add(m.cache(), m.open(), &item, 1, sizeof item, &token, 1, &result,
+                               sizeof result, m.error()),
+              QUIRE_OK);
+    m.abort();
+}
+
 }  // namespace

@@ -137,7 +137,8 @@ QUIRE_EXPORT quire_status quire_lease_blocks(quire_cache *cache, quire_lease lea
  * ids      [count]
  * Returns  QUIRE_S_NO_BLOCKS  the pool or the quota is short; the lease got none of them.
  * Errors   QUIRE_E_STALE      no such lease, or no such step.
- *          QUIRE_E_BUSY       the step is committed.
+ *          QUIRE_E_BUSY       the step is committed; or the last step that changed the lease is on
+ *                             another queue and not finished.
  * Time     O(count). */
 QUIRE_EXPORT quire_status quire_lease_take(quire_cache *cache, quire_step step, quire_lease lease,
                                            uint32_t group, uint32_t count, int32_t *ids,
@@ -145,7 +146,7 @@ QUIRE_EXPORT quire_status quire_lease_take(quire_cache *cache, quire_step step, 
 /* Gives blocks back: the lease holds each once less, and not at all if that was its last hold. An
  * id may occur as often as the lease holds it. A block that no one holds any more stays cached if
  * it is published, else it is free: the step's own items may get it, so the step's own work must
- * not use it through the lease.
+ * not use it through the lease. So what is published and given back in one step was filled before.
  *
  * step     the open step; or 0: final at once
  * Errors   as quire_lease_take; QUIRE_E_ARG  the lease does not hold a block, or not that often;
@@ -188,7 +189,8 @@ enum {
  * Returns  QUIRE_S_NO_BLOCKS  QUIRE_MATCH_PIN: the quota is short, or the pool, for blocks of the
  *                             host tier; nothing changed.
  * Errors   QUIRE_E_ARG          how is unknown, or a token is QUIRE_TOKEN_UNKNOWN.
- *          QUIRE_E_UNSUPPORTED  every group of the cache has a window.
+ *          QUIRE_E_UNSUPPORTED  no group of the cache has full attention, or groups have
+ *                               block_tokens of their own.
  * Time     O(token_count). */
 QUIRE_EXPORT quire_status quire_lease_match(quire_cache *cache, quire_step step, quire_lease lease,
                                             const quire_token *tokens, uint32_t token_count,
@@ -213,7 +215,8 @@ QUIRE_EXPORT quire_status quire_lease_match(quire_cache *cache, quire_step step,
  *                               queue in a step that is not done; nothing changed.
  *          QUIRE_E_LIMIT        the run is longer than max_sequence_tokens, or the tree has no room
  *                               for it; nothing changed.
- *          QUIRE_E_UNSUPPORTED  the cache has QUIRE_CACHE_NO_PREFIX, or every group has a window.
+ *          QUIRE_E_UNSUPPORTED  the cache has QUIRE_CACHE_NO_PREFIX, no group with full attention,
+ *                               or groups with block_tokens of their own.
  * Time     O(token_count). */
 QUIRE_EXPORT quire_status quire_lease_publish(quire_cache *cache, quire_step step,
                                               quire_lease lease, const quire_token *tokens,
@@ -266,7 +269,7 @@ QUIRE_EXPORT quire_status quire_lease_insert(quire_cache *cache, quire_lease lea
  * Errors   QUIRE_E_ARG   a block is neither held by the lease nor published in its namespace;
  *                        nothing changed.
  *          QUIRE_E_BUSY  a step is open.
- *          QUIRE_E_UNSUPPORTED  every group of the cache has a window.
+ *          QUIRE_E_UNSUPPORTED  no group of the cache has full attention.
  * Time     O(count). */
 QUIRE_EXPORT quire_status quire_lease_forget(quire_cache *cache, quire_lease lease, uint32_t group,
                                              const int32_t *ids, uint32_t count,

@@ -47,7 +47,7 @@ enum {
     QUIRE_SEQ_SWAPPED = 1 << 0,   /* its blocks are in the host tier */
     QUIRE_SEQ_LOST = 1 << 1,      /* a failed step took computed tokens back; cleared by the next
                                      item that runs */
-    QUIRE_SEQ_IN_STEP = 1 << 2,   /* in the open step */
+    QUIRE_SEQ_IN_STEP = 1 << 2,   /* in the open step: with an item, or preempted in it */
     QUIRE_SEQ_PREEMPTED = 1 << 3, /* preempted and not back yet */
     /* Publishes nothing any more: quire_cache_reset was called; or, in a cache in which every group
      * has a window, the prefix tree ran out of nodes for sequences as long as this one. */
@@ -91,9 +91,10 @@ enum {
     QUIRE_END_DROP_PREFIX = 1 << 0
 };
 
-/* Ends a sequence. Later work on the same queue may use its blocks at once, other queues when the
- * steps that use the blocks are done. Published blocks stay cached; the last ones are evicted
- * before the first ones.
+/* Ends a sequence. Later work on the same queue may use its blocks at once, unless a step on
+ * another queue is not done that was committed before the last step that uses them. Then, and on
+ * other queues, they wait for that last step to be done. Published blocks stay cached; the last
+ * ones are evicted before the first ones.
  * Errors   QUIRE_E_STALE  it was ended before.
  *          QUIRE_E_BUSY   it is in the open step.
  * Time     O(blocks of the sequence); with QUIRE_END_DROP_PREFIX O(known tokens). */
@@ -167,8 +168,9 @@ QUIRE_EXPORT quire_status quire_seq_get_info(quire_cache *cache, quire_seq seq,
                                              quire_seq_info *info, quire_error *error);
 
 /* Counts how many tokens, of the sequence's known tokens followed by `tokens`, would be found if
- * they were added now on the queue that wrote them. 0 if any of its tokens are computed. Changes
- * nothing, statistics included.
+ * they were added now on the queue that wrote them; drafts, masks and max_hit_tokens, which limit
+ * what an item finds, are not considered. 0 if any of its tokens are computed. Changes nothing,
+ * statistics included.
  * Time     O(known tokens + token_count). */
 QUIRE_EXPORT quire_status quire_prefix_probe(quire_cache *cache, quire_seq seq,
                                              const quire_token *tokens, uint32_t token_count,
