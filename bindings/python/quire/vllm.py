@@ -34,9 +34,9 @@ from .instance import Instance
 from .vllm_admission import Admission
 from .vllm_blocks import KVCacheBlock as KVCacheBlock, KVCacheBlocks as KVCacheBlocks
 from .vllm_books import Books
+from .vllm_coordinator import HybridKVCacheCoordinator, UnitaryKVCacheCoordinator, manager_kind
 from .vllm_events import Events
-from .vllm_pool import (
-    BlockPool, GroupManager, HybridKVCacheCoordinator, UnitaryKVCacheCoordinator)
+from .vllm_pool import BlockPool
 from .vllm_request import skips_cache
 from .vllm_retention import retention_of
 from .vllm_spec import Spec
@@ -56,11 +56,12 @@ def _refuse(**asked: Any) -> None:
 def _check_cached(spec: Spec, use_eagle: bool) -> None:
     """Refuses groups whose prefixes cannot be cached."""
     drops = use_eagle and spec.has_states
-    _refuse(a_group_whose_blocks_are_not_cached=not all(
-                getattr(group.spec, "prefix_cacheable", True) for group in spec.groups),
+    replays = any(group.is_scratch and group.window for group in spec.groups)
+    _refuse(bounded_replay_beside_other_windows_or_Mamba=replays and (
+                spec.has_windows or spec.has_states),
             prefix_caching_with_uncached_Mamba_or_cross_attention=spec.fixed or any(
                 group.is_uncached_state for group in spec.groups),
-            EAGLE_with_windows_beside_Mamba=drops and any(g.window for g in spec.groups),
+            EAGLE_with_windows_beside_Mamba=drops and spec.has_windows,
             EAGLE_beside_Mamba_with_blocks_of_different_sizes=drops and spec.is_mixed)
 
 
@@ -98,7 +99,7 @@ class KVCacheManager:
                  instance: Optional[Instance] = None):
         vllm_release.check()
         spec = Spec(kv_cache_config, min(max_in_flight_tokens or max_model_len, max_model_len),
-                    max_model_len, dcp_world_size)
+                    max_model_len, dcp_world_size, enable_caching)
         _refuse(prefill_context_parallelism=pcp_world_size > 1,
                 hisparse=getattr(kv_cache_config, "hisparse_host_num_blocks", None) is not None,
                 hash_lookahead_past_a_block=num_hash_lookahead_tokens > min(
@@ -151,7 +152,8 @@ class KVCacheManager:
             eagle_groups = set(range(len(spec.groups)))
         kind = UnitaryKVCacheCoordinator if len(spec.groups) == 1 else HybridKVCacheCoordinator
         self.coordinator = kind(
-            tuple(GroupManager(i, group, self._pool, self._zeroes, use_eagle and i in eagle_groups)
+            tuple(manager_kind(group)(i, group, self._pool, self._zeroes,
+                                      use_eagle and i in eagle_groups)
                   for i, group in enumerate(spec.groups)), kv_cache_config, spec, eagle_groups)
         self.coordinator.num_reprefillable_tokens = self._table.late
 
@@ -259,12 +261,11 @@ class KVCacheManager:
             raise UnsupportedError("quire.vllm keeps blocks in host memory, and a connector loads "
                                    "tokens: it may write to a block whose content is still to be "
                                    "copied; use only one of the two")
-        if num_external_computed_tokens and self._spec.has_states and \
-                any(group.window for group in self._spec.groups):
+        if num_external_computed_tokens and self._spec.has_states and self._spec.has_windows:
             raise UnsupportedError("a connector that loads tokens is not supported by quire.vllm "
                                    "with Mamba beside windows")
         if running is not None and self._spec.windowed:
-            self._table.window.advance(running, _processed(request, target - num_new_tokens))
+            self._table.advance(running, _processed(request, target - num_new_tokens))
         if running is not None and need <= running.room and num_new_tokens > 0:
             if target >= running.mark and not delay_cache_blocks:
                 self._table.name_later(running, target)
@@ -281,16 +282,16 @@ class KVCacheManager:
             raise UnsupportedError("encoder tokens need a group of cross-attention")
         spare = reserved_blocks + self._headroom(request, running, has_scheduled_reqs)
         if full_sequence_must_fit:
-            whole = self._spec.most_of(min(request.num_tokens, self.max_model_len)) - \
-                self._spec.blocks_of(need)
-            spare = max(spare, whole + spare - reserved_blocks)
+            left = self._spec.left_of(min(request.num_tokens, self.max_model_len), need,
+                                      target - num_new_tokens)
+            spare = max(spare, left + spare - reserved_blocks)
         cached = 0 if delay_cache_blocks else min(target, request.num_tokens)
         if self._spec.windowed and num_external_computed_tokens and running is None:
             new = self._load(request, target - num_new_tokens, target, need,
                              num_new_computed_tokens, cached, spare, num_encoder_tokens)
         else:
             new = self._grow(request, target, need, num_new_computed_tokens, cached, spare,
-                             num_encoder_tokens)
+                             num_encoder_tokens, target - num_new_tokens)
         if new is None:
             return None
         if self._zeroes:
@@ -309,7 +310,7 @@ class KVCacheManager:
         return self.watermark_blocks if waits else 0
 
     def _grow(self, request: Any, target: int, need: int, found: int, cached: int,
-              spare: int, encoder_tokens: int) -> Optional[New]:
+              spare: int, encoder_tokens: int, computed: int) -> Optional[New]:
         running = self._running.get(request.request_id)
         verified = min(target, request.num_tokens, need)
         if running is not None:
@@ -319,17 +320,18 @@ class KVCacheManager:
             return self._table.grow(running, verified, need, 0, cached, spare)
         if need <= 0:
             return ()
-        return self._admission.start(request, verified, need, found, cached, spare, encoder_tokens)
+        return self._admission.start(request, verified, need, found, cached, spare, encoder_tokens,
+                                     computed)
 
     def _load(self, request: Any, loaded: int, target: int, need: int, found: int, cached: int,
               spare: int, encoder_tokens: int) -> Optional[New]:
         """_grow for a request whose first `loaded` tokens a connector loads: it takes blocks for
         these, returns those that the window has passed, and takes the others."""
-        if self._grow(request, loaded, loaded, found, 0, spare, encoder_tokens) is None:
+        if self._grow(request, loaded, loaded, found, 0, spare, encoder_tokens, loaded) is None:
             return None
         running = self._running[request.request_id]
-        self._table.window.advance(running, _processed(request, loaded))
-        if self._grow(request, target, need, 0, cached, spare, 0) is None:
+        self._table.advance(running, _processed(request, loaded))
+        if self._grow(request, target, need, 0, cached, spare, 0, loaded) is None:
             self.free(request)
             return None
         return tuple([block for block in running.given(group)[found // size if size else 0:]
@@ -393,7 +395,7 @@ class KVCacheManager:
         tokens are done; null blocks take their places."""
         running = self._running.get(request_id)
         if running is not None and self._spec.windowed:
-            self._table.window.advance(running, processed_computed_tokens)
+            self._table.advance(running, processed_computed_tokens)
 
     # Once per step.
 

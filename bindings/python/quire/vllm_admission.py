@@ -29,17 +29,17 @@ class Admission:
             and not table.lookahead and table.books.group_count == 1
 
     def start(self, request: Any, verified: int, need: int, found: int, cached: int,
-              spare: int,
-              encoder_tokens: int = 0) -> Optional[Tuple[List[KVCacheBlock], ...]]:
+              spare: int, encoder_tokens: int = 0,
+              computed: int = 0) -> Optional[Tuple[List[KVCacheBlock], ...]]:
         """Enters a request in the table, and returns its new blocks per group. None: there are too
         few, or fewer than `spare` would be left; nothing changed. The numbers are those of
-        Table.grow."""
+        Table.grow and Table.admit."""
         table = self._table
         if self._has_usual and need > found and spare == 0:
             new = self._start_usual(request, need, found, cached)
             if new is not None:
                 return new
-        running = table.admit(request, encoder_tokens)
+        running = table.admit(request, encoder_tokens, computed)
         try:
             return table.grow(running, verified, need, found, cached, spare)
         finally:

@@ -22,7 +22,7 @@ from .errors import ArgumentError
 from .events import EventKind
 from .instance import Instance
 from .lease import Lease
-from .libquire import ffi, new
+from .libquire import NO_BLOCKS, ffi, new
 from .sequence import Key
 from .step import RUN, CopyKind
 from .vllm_spec import Spec
@@ -85,8 +85,12 @@ class Books:
     """A cache that keeps books only. Several groups take their blocks from one pool.
 
     spec         of the groups, and what a block of each one holds
-    sizes        tokens per block of each group; 0: a sequence has all its blocks from the beginning
+    sizes        tokens per block of each group; 0: a sequence has all its blocks from the
+                 beginning, or the group is scratch (vllm_scratch.py)
+    cached       vLLM's numbers of the library's groups, in the library's order: all but scratch
     block_size   whole blocks of all groups, in tokens: what is cached at a time
+    alignment    what a hit is a multiple of, in tokens
+    slots        tokens per block of the scratch groups by their numbers; 0: of a ring
     states       the groups whose blocks hold states of a recurrence that are cached
     is_exact     True if a sequence must not have more tokens than are computed: a step returns what
                  a window passes, or the groups' blocks do not end at the same tokens
@@ -101,18 +105,24 @@ class Books:
         groups = spec.groups
         self.groups, self.group_count = groups, len(groups)
         self.windows = [(i, group) for i, group in enumerate(groups) if group.passes]
+        self.cached = [i for i, group in enumerate(groups) if not group.is_scratch]
+        self._place = {group: place for place, group in enumerate(self.cached)}
         self.sizes, self.block_size = spec.sizes, spec.span
+        self.alignment = spec.alignment
+        self.slots = spec.slots
         self.states = [i for i, group in enumerate(groups) if group.is_state]
         unit = math.gcd(*self.sizes, *(group.block_size for group in groups if group.crosses))
         self._unit, self._states = unit, max(group.states for group in groups)
         self._has_encoder = spec.fixed and self._states == 0
-        self.is_exact = len(self.windows) != 0 or unit != self.block_size or spec.fixed
+        self.is_exact = len(self.windows) != 0 or unit != self.block_size or spec.fixed or \
+            len(spec.slots) != 0
         self.caches = caches
-        self.can_forget = caches and len(self.windows) < len(groups) and not host_blocks
+        self.can_forget = caches and len(self.windows) < len(self.cached) and not host_blocks
         self.cache = Cache(
-            instance or Instance(), [group.group(unit, len(groups) == 1) for group in groups],
+            instance or Instance(),
+            [groups[i].group(unit, len(groups) == 1) for i in self.cached],
             block_tokens=unit, blocks=blocks, max_sequences=_MAX_REQUESTS,
-            host_blocks=host_blocks, flags=_flags(len(groups), caches, host_blocks))
+            host_blocks=host_blocks, flags=_flags(len(self.cached), caches, host_blocks))
         self.host_blocks = host_blocks
         self._copies: List["np.ndarray[Any, Any]"] = []
         self.on_evicted: Callable[[int, int], None] = _ignore
@@ -136,7 +146,8 @@ class Books:
         self._grow_ids(64)
         self._unknown = np.full(self.block_size, UNKNOWN, elements.TOKEN)
         self._few_copies = np.zeros(64, COPY)
-        self._lease: Optional[Lease] = None  # holds single blocks
+        self._lease: Optional[Lease] = None
+        self._taken = new("quire_lease_result")
         self._next = 0  # a sequence without keys and tokens, for the next `admit`; 0: none yet
         self.probe_all = self.create([])  # without keys or tokens; lookups start from it
 
@@ -148,8 +159,8 @@ class Books:
 
     def passed(self, computed: int) -> List[int]:
         """How many of its first blocks a token sees nothing of, in each group, if `computed` are
-        before it."""
-        return [group.passed(computed) for group in self.groups]
+        before it; 0 in scratch groups."""
+        return [0 if group.is_scratch else group.passed(computed) for group in self.groups]
 
     # State.
 
@@ -179,10 +190,10 @@ class Books:
                     part[field].tolist() for field in _EVENT_FIELDS)):
                 if kind == EventKind.STORED:
                     found.stored.append(Stored(
-                        number, group, parent, place,
+                        number, self.cached[group], parent, place,
                         tokens[first:first + self.block_size].copy(), level))
                 elif kind == EventKind.REMOVED:
-                    found.removed.append((number, group, level))
+                    found.removed.append((number, self.cached[group], level))
                 else:
                     found = Changes(True, [], [])
         return found
@@ -275,15 +286,17 @@ class Books:
         return found, ffi.unpack(self._ids_pointer, held)
 
     def tables(self, sequence: int, first: int = 0, step: int = 0) -> List[List[int]]:
-        """A sequence's block table of each group, as `blocks` reads it."""
-        return [self.blocks(sequence, first, step, group) for group in range(self.group_count)]
+        """A sequence's block table of each group, as `blocks` reads it; empty for scratch."""
+        return [self.blocks(sequence, first, step, group) if group in self._place else []
+                for group in range(self.group_count)]
 
     def blocks(self, sequence: int, first: int = 0, step: int = 0, group: int = 0) -> List[int]:
         """A sequence's block table in a group, from an entry on; with a step, as the step plans
         it."""
+        place = self._place[group]
         while True:
             room = len(self._ids)
-            self._do(self._api.step_blocks, step, sequence, group, first, self._ids_pointer, room,
+            self._do(self._api.step_blocks, step, sequence, place, first, self._ids_pointer, room,
                      self._count)
             wanted = max(0, self._count[0] - first)
             if wanted <= room:
@@ -296,16 +309,14 @@ class Books:
                  ffi.from_buffer("quire_block_copy[]", self._few_copies, True),
                  len(self._few_copies), COPY.itemsize, self._count)
         copies = self._few_copies[:self._count[0]]
-        return {group: int(copies["src"][copies["group"] == group][-1])
-                for group in self.states if (copies["group"] == group).any()}
+        return {group: int(copies["src"][copies["group"] == self._place[group]][-1])
+                for group in self.states if (copies["group"] == self._place[group]).any()}
 
     def pin(self, group: int, block: int) -> bool:
         """Holds a block that is cached, or is held so already. False: it is neither."""
-        if self._lease is None:
-            self._lease = self.cache.lease()
         with self.cache.begin() as step:
             try:
-                self._lease.pin(step, [block], group)
+                self._own().pin(step, [block], self._place[group])
             except ArgumentError:
                 step.abort()
                 return False
@@ -315,11 +326,40 @@ class Books:
 
     def unpin(self, group: int, block: int) -> None:
         """Holds it once less."""
-        assert self._lease is not None
         with self.cache.begin() as step:
-            self._lease.give(step, [block], group)
+            self._own().give(step, [block], self._place[group])
             step.commit()
             step.finish()
+
+    def forget(self, group: int, block: int) -> bool:
+        """Withdraws a block that is cached in a group and that only the cache holds. False: it is
+        not cached in this group."""
+        try:
+            self._own().forget([block], self._place[group])
+        except ArgumentError:
+            return False
+        return True
+
+    def take(self, count: int) -> Optional[List[int]]:
+        """Takes blocks without content in the open step. None: there are too few."""
+        lease = self._own()
+        ids = np.zeros(count, np.int32)
+        status = self.cache._call("lease_take", self.step, lease.handle, 0, count,
+                                  ffi.from_buffer("int32_t[]", ids, True), self._taken)
+        return None if status == NO_BLOCKS else ids.tolist()
+
+    def give(self, blocks: Listed[int]) -> None:
+        """Returns blocks that `take` took."""
+        with self.cache.begin() as step:
+            self._own().give(step, blocks)
+            step.commit()
+            step.finish()
+
+    def _own(self) -> Lease:
+        """The lease that holds single blocks."""
+        if self._lease is None:
+            self._lease = self.cache.lease()
+        return self._lease
 
     def _grow_ids(self, count: int) -> None:
         self._ids = np.empty(count, np.int32)

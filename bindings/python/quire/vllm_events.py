@@ -74,7 +74,7 @@ class _WithoutVllm:
 class Events:
     """The events that take_events returns next, in the order in which they came.
 
-    sizes      tokens per block of each group
+    sizes      tokens per block of each group; 0: it is not cached
     lookahead  tokens after each block that its hash covers
     specs      vLLM's spec of each group
     scales     how many of vLLM's hashes there are per block of each group
@@ -145,7 +145,8 @@ class Events:
     def reused(self, request: Any, tokens: int) -> None:
         """A request that asks for it found its first tokens, whole blocks of all groups."""
         for group, (size, scale) in enumerate(zip(self._sizes, self._scales)):
-            self._tell(request, group, hashes_of(request, scale), 0, tokens // size)
+            if size:
+                self._tell(request, group, hashes_of(request, scale), 0, tokens // size)
 
     def _tell(self, request: Any, group: int, hashes: Any, begin: int, end: int) -> None:
         size, lookahead, convert = self._sizes[group], self._lookahead, self._hashes

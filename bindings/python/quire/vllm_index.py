@@ -88,7 +88,7 @@ class Index:
 
     is_held     tells whether something holds an entry's block with its content
     look_up     finds the blocks of an entry's group in its span and in those before it
-    parts       how many blocks of each group a span has
+    parts       how many blocks of each group a span has; 0: the group is not cached
     on_stored   gets a group, and a request and the first and last + 1 of its blocks that are new
     on_moved    gets a name, and a level on which a block with it now is
     on_removed  gets a name, a level on which no cached block has it any more, and True if none has
@@ -163,7 +163,7 @@ class Index:
     def _spans_hashed(self, running: Running) -> int:
         """How many of a request's first spans have hashes in all groups."""
         return min([len(running.hash_list(group)) // parts
-                    for group, parts in enumerate(self._parts)])
+                    for group, parts in enumerate(self._parts) if parts])
 
     def at(self, block: int) -> Optional[Entry]:
         """The entry of a block."""
@@ -186,7 +186,7 @@ class Index:
             after.setdefault((at.parent, at.tokens.tobytes()), set()).add(at.number)
             groups.setdefault(at.number, set()).add(at.group)
         number, parent = 0, None
-        spans = min([len(table) // parts for table, parts in zip(tables, self._parts)])
+        spans = min([len(table) // parts for table, parts in zip(tables, self._parts) if parts])
         for i in range(min(spans, self._spans_hashed(running))):
             part = tokens[i * running.size:(i + 1) * running.size]
             numbers = after.get((number, part.tobytes()), ())
@@ -257,7 +257,7 @@ class Index:
             self._meet(running, group, self._places(group, begin, end), places)
             self._tell_stored(group, running, sorted(places))
         running.last_entry = -1
-        for group in range(len(new) if end > begin else 0):
+        for group in [group for group, parts in enumerate(self._parts) if parts and end > begin]:
             last = self._first((group, running.hash_list(group)[end * self._parts[group] - 1]))
             if last is not None:
                 running.last_entry = last.number

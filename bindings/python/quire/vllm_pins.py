@@ -13,7 +13,7 @@ from typing import Any, Iterable, List, Optional, Sequence as Listed, Set
 import numpy as np
 
 from .elements import UNKNOWN
-from .errors import ArgumentError, UnsupportedError
+from .errors import UnsupportedError
 from .lease import Lease
 from .step import RUN
 from .vllm_blocks import KVCacheBlock
@@ -75,7 +75,8 @@ class Pins:
             return self._pin_cached(block)
         for running in holders:
             place = running.place_of(block)
-            if place is not None and place[1] * running.sizes[place[0]] < running.room:
+            if place is not None and place[0] not in running.slots and \
+                    place[1] * running.sizes[place[0]] < running.room:
                 size = running.sizes[place[0]]
                 pin = self._fork(running, block, (place[1] + 1) * size if size else running.known)
                 if pin is not None:
@@ -92,7 +93,7 @@ class Pins:
     def _pin_cached(self, block: KVCacheBlock) -> _Pin:
         """A pin of one cached block. A sequence would hold a state, which is then copied before it
         changes, and the copy is not in the block that the worker knows."""
-        for group in range(self._table.books.group_count):
+        for group in self._table.books.cached:
             if self._table.books.pin(group, block.block_id):
                 return _Pin(0, {block.block_id}, [], group)
         raise UnsupportedError(f"block {block.block_id} cannot be held: it is not cached")
@@ -124,12 +125,9 @@ class Pins:
 
     def forget(self, block: int) -> None:
         """If a block is cached, it is not found any more, nor those after it."""
-        for group in range(self._table.books.group_count):
-            try:
-                self._own().forget([block], group)
+        for group in self._table.books.cached:
+            if self._table.books.forget(group, block):
                 return
-            except ArgumentError:
-                pass  # not cached in this group
 
     def _give(self, blocks: Listed[int]) -> None:
         """Returns blocks that `new` took."""

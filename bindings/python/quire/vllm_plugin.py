@@ -13,21 +13,24 @@ import os
 import sys
 from typing import Any
 
-from . import vllm, vllm_pool, vllm_release
+from . import vllm, vllm_coordinator, vllm_release
 
 VARIABLE = "QUIRE_VLLM_MANAGER"
 
 
 def install() -> None:
     """Replaces vLLM's manager in this process, for schedulers that are made from now on, and lets
-    its coordinators pass for vLLM's. Errors: UnsupportedError if this release of vLLM was not
-    tested."""
+    its coordinators and their managers per group pass for vLLM's. Errors: UnsupportedError if this
+    release of vLLM was not tested."""
     module: Any = importlib.import_module("vllm.v1.core.kv_cache_manager")
     vllm_release.check()
     module.KVCacheManager = vllm.KVCacheManager
     theirs: Any = importlib.import_module("vllm.v1.core.kv_cache_coordinator")
-    theirs.HybridKVCacheCoordinator.register(vllm_pool.HybridKVCacheCoordinator)
-    theirs.UnitaryKVCacheCoordinator.register(vllm_pool.UnitaryKVCacheCoordinator)
+    theirs.HybridKVCacheCoordinator.register(vllm_coordinator.HybridKVCacheCoordinator)
+    theirs.UnitaryKVCacheCoordinator.register(vllm_coordinator.UnitaryKVCacheCoordinator)
+    managers: Any = importlib.import_module("vllm.v1.core.single_type_kv_cache_manager")
+    for kind in vllm_coordinator.KINDS:
+        getattr(managers, kind.__name__).register(kind)
     scheduler: Any = sys.modules.get("vllm.v1.core.sched.scheduler")
     if scheduler is not None:
         scheduler.KVCacheManager = vllm.KVCacheManager

@@ -62,10 +62,10 @@ def retention_of(config: Any, groups: Listed[GroupSpec], use_eagle: bool) -> Opt
     also need a block that they then drop."""
     interval = getattr(config, "prefix_cache_retention_interval", None)
     windows = {i: group.window for i, group in enumerate(groups)
-               if group.window and not group.chunked}
+               if group.window and group.passes and not group.chunked}
     states = [i for i, group in enumerate(groups) if group.is_state]
-    sizes = [group.block_size for group in groups]
-    span = math.lcm(*sizes)
+    span = math.lcm(*[group.block_size for group in groups if not group.is_scratch])
+    sizes = [span if group.is_scratch else group.block_size for group in groups]
     if interval is None:  # of a span, vLLM keeps what a request needs that goes on from its end
         is_mixed = any(size != span for size in sizes)
         return Retention(None, windows, sizes) if windows and is_mixed and not use_eagle else None

@@ -27,14 +27,16 @@ class Shape(NamedTuple):
     sizes   tokens per block
     scales  how many of vLLM's hashes there are per block
     zeros   a 0
-    states  {group: 0} for those whose blocks hold states that are cached
+    shown   {group: 0} for those whose blocks hold states that are cached, and for scratch
+    slots   tokens per block of the scratch groups (vllm_scratch.py); 0: of a ring
     """
 
     span: int
     sizes: List[int]
     scales: List[int]
     zeros: List[int]
-    states: Dict[int, int] = {}
+    shown: Dict[int, int] = {}
+    slots: Dict[int, int] = {}
 
 
 class Running:
@@ -70,13 +72,14 @@ class Running:
                `tables`
     front      how many of the first blocks the sequence has given up, per group
     keepers    what holds such of them as steps still read (vllm_window.Keeper)
-    shown      how many entries of its table vLLM has, per group of states, whose tables end with
-               blocks for drafts
+    shown      how many entries of its table vLLM has, per group whose table `room` does not cut: a
+               group of states, whose table ends with blocks for drafts, or scratch
+    slots      tokens per block of the scratch groups, whose entry in `sizes` is 0
     """
 
     __slots__ = ("request", "sequence", "tables", "blocks", "room", "known", "named", "due",
                  "mark", "size", "sizes", "keyed", "keys", "scales", "last_entry", "bad", "bad_end",
-                 "hashes", "processed", "passed", "front", "keepers", "shown")
+                 "hashes", "processed", "passed", "front", "keepers", "shown", "slots")
 
     def __init__(self, request: Any, sequence: int, shape: Shape, keyed: int, keys: List[Key],
                  tables: List[List[KVCacheBlock]]):
@@ -93,7 +96,8 @@ class Running:
         self.processed = 0
         self.passed = self.front = shape.zeros  # replaced, never changed
         self.keepers: List[Any] = []
-        self.shown: Dict[int, int] = shape.states
+        self.shown: Dict[int, int] = shape.shown
+        self.slots = shape.slots
         self.hashes: Any = None
 
     def give(self, need: int) -> Tuple[List[KVCacheBlock], ...]:
@@ -108,7 +112,8 @@ class Running:
             self.room = count * size
             return (new,)
         shown = self.shown
-        groups = tuple([table[shown[group]:] if group in shown else
+        groups = tuple([self._new_scratch(group) if group in self.slots else
+                        table[shown[group]:] if group in shown else
                         table[-(-room // each):-(-need // each)] if each else
                         [] if room else list(table)
                         for group, (table, each) in enumerate(zip(self.tables, self.sizes))])
@@ -118,14 +123,21 @@ class Running:
             for block in new:
                 if not block.is_null:
                     block.owner = self
-        self.room = min([-(-need // each) * each for each in self.sizes if each])
+        self.room = min([-(-need // each) * each
+                         for each in (*self.sizes, *self.slots.values()) if each])
         return groups
+
+    def _new_scratch(self, group: int) -> List[KVCacheBlock]:
+        return [block for block in self.tables[group][self.shown[group]:] if not block.is_null]
 
     def given(self, group: int, tokens: Optional[int] = None) -> List[KVCacheBlock]:
         """The blocks of a group that vLLM has, or those for its first tokens."""
         end, size = self.room if tokens is None else min(tokens, self.room), self.sizes[group]
         if group in self.shown:
-            return self.tables[group][:self.shown[group]]
+            slots = self.slots.get(group, 0)
+            shown = self.shown[group]
+            return self.tables[group][:shown if tokens is None or not slots else
+                                      min(shown, -(-tokens // slots))]
         return self.tables[group][:-(-end // size)] if size else list(self.tables[group])
 
     def held(self) -> Iterator[KVCacheBlock]:
@@ -143,10 +155,11 @@ class Running:
         host memory, and no request is known of what they hold now."""
         if owns:
             for table, size in zip(self.tables, self.sizes):
-                for block in table[self.room // size:tokens // size]:
+                for block in table[self.room // size:tokens // size] if size else ():
                     block.owner = self
         if self.shown and tokens > self.room:
-            self.shown = {group: tokens // self.sizes[group] for group in self.shown}
+            self.shown = {group: tokens // self.sizes[group] if self.sizes[group] else count
+                          for group, count in self.shown.items()}
         self.room = max(self.room, tokens)
 
     def name(self, end: int) -> None:

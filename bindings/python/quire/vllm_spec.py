@@ -20,6 +20,7 @@ _WINDOWED = ("SlidingWindowSpec", "SlidingWindowMLASpec")
 _CHUNKED = ("ChunkedLocalAttentionSpec",)
 _CROSS = ("CrossAttentionSpec",)
 _STATE = ("MambaSpec",)
+_RING = ("CircularBufferSpec",)
 _MODES = ("align", "none")  # of its mamba_cache_mode
 _LARGEST = 4096  # tokens of a block, see quire_cache_desc.block_tokens
 _MOST_GROUPS = 16  # of a cache
@@ -42,14 +43,17 @@ class GroupSpec:
     is_uncached_state  True if they hold such states, and none is cached (mode "none")
     drafts       blocks that a request has beside its state's, for drafts
     most_blocks  that a request may hold at a time
+    is_scratch   True if the group is not cached beside others that are (vllm_scratch.py)
+    is_zeroed    True if a model that asks for it has new blocks zeroed
+    is_ring      True if a request has one block of it, whatever its length; such a group is scratch
     """
 
-    def __init__(self, spec: Any, tokens_in_flight: int, longest: int, ranks: int):
+    def __init__(self, spec: Any, tokens_in_flight: int, longest: int, ranks: int, caches: bool):
         self.spec = spec
         if type(spec).__name__ == "UniformTypeKVCacheSpecs":
             spec = next(iter(spec.kv_cache_specs.values()))
         name = type(spec).__name__
-        known = _FULL + _WINDOWED + _CHUNKED + _STATE + _CROSS
+        known = _FULL + _WINDOWED + _CHUNKED + _STATE + _RING + _CROSS
         if name not in known + _PLAIN:
             raise UnsupportedError(f"{name} is not supported by quire.vllm, only "
                                    f"{', '.join(known[:-1])} and {known[-1]}")
@@ -93,11 +97,22 @@ class GroupSpec:
             self.most_blocks = -(-(self.window + tokens_in_flight) // self.block_size)
         elif self.window:
             self.most_blocks = -(-(self.window - 1 + tokens_in_flight) // self.block_size) + 1
+        self.is_ring = name in _RING
+        self.is_zeroed = name not in _STATE + _RING
+        self.is_scratch = self.is_ring or \
+            caches and not getattr(self.spec, "prefix_cacheable", True)
+        if self.is_scratch and not self.is_ring and (not self.window or name in _STATE):
+            raise UnsupportedError(f"{name} whose blocks are not cached is not supported by "
+                                   "quire.vllm, only windows and chunks")
 
     @property
     def passes(self) -> bool:
-        """True if a request gives up blocks while it runs."""
-        return self.window != 0 or self.is_state
+        """True if a request gives up blocks of the library's group while it runs."""
+        return (self.window != 0 or self.is_state) and not self.is_scratch
+
+    def scratch_blocks(self, tokens: int) -> int:
+        """How many entries the table of a scratch group has for so many tokens."""
+        return 1 if self.is_ring else -(-tokens // self.block_size)
 
     @property
     def is_fixed(self) -> bool:
@@ -136,28 +151,34 @@ class Spec:
     """The groups of a KVCacheConfig.
 
     groups    one or several
-    sizes     tokens per block of each group; 0: a request has all its blocks from the beginning
+    sizes     tokens per block of each group; 0: a request has all its blocks from the beginning, or
+              the group is scratch
+    slots     tokens per block of the scratch groups by their numbers; 0: a block of a ring
     span      whole blocks of all groups with tokens: what is cached at a time
-    windowed  True if a group has a window or chunks, or states
+    alignment  whole blocks of scratch groups, too: a hit is a multiple of it
+    windowed  True if a request gives up blocks while it runs
     crosses   True if the only group's blocks hold an encoder's tokens
     fixed     True if a group beside others has all blocks of a request from the beginning
     """
 
-    def __init__(self, config: Any, tokens_in_flight: int, longest: int, ranks: int = 1):
+    def __init__(self, config: Any, tokens_in_flight: int, longest: int, ranks: int = 1,
+                 caches: bool = True):
         self.groups: List[GroupSpec] = [
-            GroupSpec(group.kv_cache_spec, tokens_in_flight, longest, ranks)
+            GroupSpec(group.kv_cache_spec, tokens_in_flight, longest, ranks, caches)
             for group in config.kv_cache_groups]
         groups = self.groups
         if not groups or len(groups) > _MOST_GROUPS:
             raise UnsupportedError(f"{len(groups)} KV cache groups are not supported by "
                                    f"quire.vllm, only 1 to {_MOST_GROUPS}")
         self.crosses = len(groups) == 1 and groups[0].crosses
-        self.sizes = [0 if group.is_fixed and not self.crosses else group.block_size
-                      for group in groups]
-        self.fixed = 0 in self.sizes
+        self.sizes = [0 if group.is_scratch or group.is_fixed and not self.crosses
+                      else group.block_size for group in groups]
+        self.slots = {i: 0 if group.is_ring else group.block_size
+                      for i, group in enumerate(groups) if group.is_scratch}
+        self.fixed = any(group.is_fixed for group in groups) and not self.crosses
         if not any(self.sizes):
-            raise UnsupportedError("Mamba without a group of attention is not supported by "
-                                   "quire.vllm")
+            raise UnsupportedError("Mamba, or groups that are not cached, without a group of "
+                                   "attention that is are not supported by quire.vllm")
         if any(group.states for group in groups) and any(group.crosses for group in groups) or \
                 len({group.states for group in groups if group.states}) > 1:
             raise UnsupportedError("groups of Mamba with different numbers of blocks, or beside "
@@ -166,12 +187,14 @@ class Spec:
             raise UnsupportedError("groups of Mamba with blocks of different sizes are not "
                                    "supported by quire.vllm with prefix caching")
         self.span = math.lcm(*filter(None, self.sizes))
+        self.alignment = math.lcm(self.span, *(
+            group.block_size for group in groups if group.is_scratch))
         if self.is_mixed and (self.span > _LONGEST_SPAN or
-                              all(group.passes for group in groups)):
+                              all(group.passes for group in groups if not group.is_scratch)):
             raise UnsupportedError(f"groups with blocks of {sorted(set(self.sizes))} tokens are "
                                    "not supported by quire.vllm: their least common multiple is "
                                    f"at most {_LONGEST_SPAN}, and one has full attention")
-        self.windowed = any(group.passes for group in groups)
+        self.windowed = any(group.passes or group.is_scratch and group.window for group in groups)
         interval = getattr(config, "prefix_cache_retention_interval", None)
         if interval and not self.windowed:
             raise ValueError("prefix_cache_retention_interval is set, and the model has no "
@@ -183,17 +206,24 @@ class Spec:
         return any(group.is_state for group in self.groups)
 
     @property
+    def has_windows(self) -> bool:
+        """True if a group of the library has a window or chunks."""
+        return any(group.window and group.passes for group in self.groups)
+
+    @property
     def is_mixed(self) -> bool:
         """True if the groups' blocks have different numbers of tokens."""
         return len(set(filter(None, self.sizes))) > 1
 
-    def blocks_of(self, tokens: int) -> int:
-        """How many blocks hold so many tokens, all groups together."""
-        return sum(1 + group.drafts if group.is_state else -(-tokens // size)
-                   for size, group in zip(self.sizes, self.groups) if size)
-
-    def most_of(self, tokens: int) -> int:
-        """How many blocks a request with so many tokens holds at most at a time."""
-        return sum(1 + group.drafts if group.is_state else
-                   min(-(-tokens // size), group.most_blocks)
-                   for size, group in zip(self.sizes, self.groups) if size)
+    def left_of(self, tokens: int, given: int, computed: int) -> int:
+        """How many more blocks a request with so many tokens holds at most at a time, than one with
+        slots for the `given` first tokens that began after those that are `computed`."""
+        left = 0
+        for size, group in zip(self.sizes, self.groups):
+            if group.is_scratch:
+                passed = group.passed(computed)
+                most = min(group.scratch_blocks(tokens) - passed, group.most_blocks)
+                left += max(0, most - max(0, group.scratch_blocks(given) - passed))
+            elif size and not group.is_state:
+                left += min(-(-tokens // size), group.most_blocks) - -(-given // size)
+        return left

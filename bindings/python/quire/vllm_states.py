@@ -95,7 +95,7 @@ class States:
         `most` and never the last one, whole blocks; with drops_last before the last block that is.
         None: there are no states, or no hashes to tell by."""
         index = table.index
-        full = [i for i, group in enumerate(self._books.groups) if not group.passes]
+        full = [i for i in self._books.cached if not self._books.groups[i].passes]
         if not self._books.states or index is None or not full:
             return None
         size = self._books.block_size

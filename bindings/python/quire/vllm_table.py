@@ -32,6 +32,7 @@ from .vllm_index import Entry, Index
 from .vllm_retention import Retention
 from .vllm_request import Content, ids, tokens as converted
 from .vllm_running import Running, Shape, hashes_of
+from .vllm_scratch import Scratch
 from .vllm_states import States
 from .vllm_window import Window
 
@@ -68,11 +69,13 @@ class Table:
         self.late, self.lookahead = late, lookahead
         self.shape = Shape(books.block_size, books.sizes,
                            [size // (hash_size or size) if size else 1 for size in books.sizes],
-                           [0] * books.group_count, {group: 0 for group in books.states})
+                           [0] * books.group_count,
+                           {group: 0 for group in (*books.states, *books.slots)}, books.slots)
         self._is_single = books.group_count == 1
         self.index: Optional[Index] = None
         self.bad: Counter[int] = Counter()
         self.window = Window(books, blocks)
+        self.scratch = Scratch(books, blocks)
         self.states = States(books)
         self._due: Dict[Running, None] = {}
 
@@ -101,6 +104,9 @@ class Table:
             tokens = tokens if most is None else tokens[:most + 1]
             count, tables = self.found(keys, tokens, drops_last)
         most_cached = max(count, attended or 0)
+        while count % self.books.alignment:
+            count, tables = self.found(keys, tokens[:count - count % self.books.alignment + 1],
+                                       False)
         if self.retention is not None and self.retention.interval is not None:
             while count and not self._is_kept(request, count):
                 count, tables = self.found(keys, tokens[:count - self.books.block_size + 1], False)
@@ -158,7 +164,8 @@ class Table:
     def _end_of_good(self, tables: Tables, bad: Container[int]) -> int:
         """The end of the first tokens, in spans, whose blocks in tables are not bad."""
         return min(_first_in(table, bad) * size // self.books.block_size
-                   for table, size in zip(tables, self.books.sizes)) * self.books.block_size
+                   for table, size in zip(tables, self.books.sizes) if size) * \
+            self.books.block_size
 
     @property
     def nothing(self) -> Tables:
@@ -172,13 +179,14 @@ class Table:
         states = self.books.state_sources() if self.books.states else {}
         self.books.abort()
         return [[0] * (count // size - 1) + [states[group]] if group in states else
-                table[:count // size]
+                table[:count // size] if size else []
                 for group, (table, size) in enumerate(zip(tables, self.books.sizes))]
 
     # Growth.
 
-    def admit(self, request: Any, encoder_tokens: int = 0) -> Running:
-        """A request that holds nothing yet; `grow` enters it in the table."""
+    def admit(self, request: Any, encoder_tokens: int = 0, computed: int = 0) -> Running:
+        """A request that holds nothing yet, and begins after so many computed tokens; `grow` enters
+        it in the table."""
         keys: List[Key] = []
         count = 0
         if self.books.caches:
@@ -188,7 +196,15 @@ class Table:
                           [[] for _ in self.books.groups])
         if count < self.lookahead:
             running.mark = _NEVER  # the keys lack some of the first tokens
+        if self.scratch:
+            self.scratch.start(running, computed)
         return running
+
+    def advance(self, running: Running, processed: int) -> None:
+        """The steps of a request's first `processed` tokens are done."""
+        self.window.advance(running, processed)
+        if self.scratch:
+            self.scratch.advance(running, processed)
 
     def grow(self, running: Running, verified: int, need: int, found: int, cached: int,
              spare: int) -> Optional[Tuple[List[KVCacheBlock], ...]]:
@@ -233,6 +249,8 @@ class Table:
         if self.books.is_exact:
             known = max(verified, running.known + 1, found + 1)
         stops = self.states.stops(running, known) if self.books.states else []
+        if self.scratch:
+            self.scratch.plan(running, need)
         # Tokens still to be loaded must not be named if this request then has to wait.
         if (stops or self._names_before(running, cached)) and \
                 not self._could_step(running, known, need, spare):
@@ -279,6 +297,8 @@ class Table:
             return False
         states = self.books.state_sources() if found and self.books.states else {}
         self.books.close_step()
+        if self.scratch:
+            self.scratch.settle(running)
         self._read(running, known, named, found)
         for group, block in states.items():
             running.tables[group][found // self.books.sizes[group] - 1] = self.blocks[block]
@@ -299,7 +319,7 @@ class Table:
             tokens[found:] = UNKNOWN
             end = found
             result = self.books.begin(running.sequence, tokens, lookahead)
-        if result.outcome != RUN:
+        if result.outcome != RUN or not self.scratch.take():
             self.books.abort()
             if self.reserved == 0:
                 return None
@@ -325,7 +345,7 @@ class Table:
         if self.books.windows:
             self.window.stepped(running, first)
             if running.room == 0:
-                running.passed = [max(0, found // size - 1) if group in running.shown else count
+                running.passed = [max(0, found // size - 1) if group in self.books.states else count
                                   for group, (count, size) in enumerate(
                                       zip(running.front, running.sizes))]
 
@@ -333,7 +353,7 @@ class Table:
         """Reads the blocks that were added to a request's tables."""
         for group, table in enumerate(running.tables):
             if group in running.shown:
-                continue  # Window.stepped reads it
+                continue  # Window.stepped reads it, or it is scratch
             table += self.blocks.of(self.books.blocks(running.sequence, len(table), group=group))
 
     # Reservation.
@@ -477,6 +497,8 @@ class Table:
             self._end_bad(running)
         if running.keepers:
             self.window.end(running)
+        if self.scratch:
+            self.scratch.end(running)
         if self.books.states:
             self.states.end(running)
         running.end()
@@ -490,7 +512,7 @@ class Table:
         end = running.due
         if end == 0:
             return []
-        tables = [[block.block_id for block in table[:end // size]]
+        tables = [[block.block_id for block in table[:end // size]] if size else []
                   for table, size in zip(running.tables, running.sizes)]
         first = self._end_of_good(tables, blocks)
         if first >= end:
@@ -522,7 +544,7 @@ class Table:
         stored = self.books.changes().stored
         span, sizes = self.books.block_size, self.books.sizes
         self.index = Index(self.books, is_held, self._blocks_of,
-                           [span // size if size else 1 for size in sizes], self.retention)
+                           [span // size if size else 0 for size in sizes], self.retention)
         self.books.on_evicted, self.books.on_restored = self.index.evicted, self.index.restored
         for running in self.running.values():
             if running.due != 0:

@@ -49,13 +49,31 @@ class Recurrence:
         return max(0, first - 1) // size
 
 
+class Replayed(Attention):
+    """A window's layers whose blocks are not cached (vLLM's bounded replay): after a hit its last
+    tokens, as many as the window shows, are computed once more, for these layers only."""
+
+
+class Ring:
+    """Layers with one block per request, whatever its length, that is not cached: each token has
+    the slot of the one that is a block's size before it."""
+
+    window = None
+
+    def seen_from(self, first, size):
+        return 0
+
+
+SCRATCH = (Replayed, Ring)
+
+
 class Engine:
     """Schedules steps, which end in their order and some time later.
 
     case          the unittest.TestCase
     manager       the KV cache manager
     make_request  makes a request from its name and tokens
-    windows       one per group, see Attention, or a Recurrence
+    windows       one per group, see Attention, or a Recurrence, Replayed or Ring
     sizes         tokens per block of each group
     blocks        the pool's, the null block included
     most          steps in flight at a time; 0: each one ends before the next is scheduled
@@ -63,11 +81,13 @@ class Engine:
 
     def __init__(self, case, manager, make_request, windows, sizes, blocks, most):
         self.case, self.manager, self.make_request = case, manager, make_request
-        self.groups = [window if isinstance(window, Recurrence) else Attention(window)
+        self.groups = [window if isinstance(window, (Recurrence, *SCRATCH)) else Attention(window)
                        for window in windows]
         # A manager may refuse loads with states beside windows.
         self.loads = len({isinstance(group, Recurrence) for group in self.groups
-                          if group.window is not None}) < 2
+                          if group.window is not None and not isinstance(group, SCRATCH)}) < 2
+        self.replay = max((group.window for group in self.groups if isinstance(group, Replayed)),
+                          default=0)
         # With states, drafts are those of one sampled token, as many as there are blocks for.
         self.most_drafts = min((group.drafts for group in self.groups
                                 if isinstance(group, Recurrence)), default=None)
@@ -95,12 +115,34 @@ class Engine:
             if isinstance(self.groups[group], Recurrence):
                 self.recur(item, group)
                 continue
-            for place in range(first, first + new + drafts):
+            if isinstance(self.groups[group], Ring):
+                self.turn(item, group)
+                continue
+            begin = first
+            if not isinstance(self.groups[group], Replayed):
+                begin = max(first, request.hit)  # what was found is not written again
+            for place in range(begin, first + new + drafts):
                 value = (group, self.content(request, place)) if place < first + new \
                     else SLOTS_OF_DRAFTS
                 block = table[place // size]
+                if block == 0 and place < request.hit:
+                    continue  # the next token after the hit does not see it
                 self.case.assertNotEqual(block, 0, "a new token has no slot")
                 self.memory[block, place % size] = value
+
+    def turn(self, item, group):
+        """A ring has what the request's last tokens left, and takes the new ones."""
+        request, first, new, _, tables = item
+        size = self.sizes[group]
+        self.case.assertEqual(len(tables[group]), 1)
+        block = tables[group][0]
+        self.case.assertEqual(request.rings.setdefault(group, block), block)
+        if not request.is_carried and first > request.first:
+            for place in range(max(request.first, first - size), first):
+                self.case.assertEqual(self.memory[block, place % size],
+                                      (group, request.name, self.content(request, place)))
+        for place in range(first, first + new):
+            self.memory[block, place % size] = group, request.name, self.content(request, place)
 
     def recur(self, item, group):
         request, first, new, drafts, tables = item
@@ -126,6 +168,9 @@ class Engine:
     def load(self, request, begin, end, tables):
         """A connector writes what it has to the blocks that it is given."""
         for group, (size, table) in enumerate(zip(self.sizes, tables)):
+            if isinstance(self.groups[group], SCRATCH):
+                self.carry(request, end, group, table)
+                continue
             is_state = isinstance(self.groups[group], Recurrence)
             for slot in range(size if is_state and begin < end else 0):
                 self.memory[table[(end - 1) // size], slot] = \
@@ -135,12 +180,25 @@ class Engine:
                     self.memory[table[place // size], place % size] = (
                         group, self.content(request, place))
 
+    def carry(self, request, end, group, table):
+        """A load of the request's own blocks writes those of a window that is not cached too."""
+        size = self.sizes[group]
+        for place in range(end if request.is_carried and not isinstance(
+                self.groups[group], Ring) else 0):
+            if table[place // size] != 0:
+                self.memory[table[place // size], place % size] = (
+                    group, self.content(request, place))
+
     def read(self, item):
         request, first, new, _, tables = item
         for group, (attention, size, table) in enumerate(zip(self.groups, self.sizes, tables)):
-            if isinstance(attention, Recurrence):
+            if isinstance(attention, (Recurrence, Ring)):
                 continue
-            for place in range(attention.first_seen(first), first + new):
+            begin = attention.first_seen(first)
+            if isinstance(attention, Replayed) and not request.is_carried:
+                seen = attention.first_seen(request.hit) // size * size
+                begin = max(begin, request.first, seen if request.hit else 0)
+            for place in range(begin, first + new):
                 found = self.memory.get((table[place // size], place % size))
                 self.case.assertEqual(found, (group, self.content(request, place)),
                                       f"{request.name}, group {group}, place {place} of {first}")
@@ -177,7 +235,13 @@ class Engine:
             source, left = draw(request.name), len(request.tokens) - found
             loaded = source.randrange(left // self.span + 1) * self.span % left \
                 if source.random() < 0.2 and self.loads else 0
-            new = source.randrange(1, left - loaded + 1)
+            request.is_carried = bool(self.replay and loaded and source.random() < 0.5)
+            if not request.is_carried and found + loaded <= self.replay:
+                found, loaded, blocks = 0, 0, None
+            replayed = 0 if request.is_carried else self.replay if found + loaded else 0
+            request.hit = found + loaded
+            request.first = request.hit - replayed
+            new = source.randrange(1, len(request.tokens) - request.first + 1)
             if not self.allocate(items, request, new, 0, found, blocks, loaded):
                 break
             self.hits[request.name] = found
@@ -194,8 +258,9 @@ class Engine:
         """Gets slots for new tokens and drafts, after those that were found, and those that a
         connector loads."""
         engine = request.engine
-        first = engine.num_computed_tokens + found + loaded
-        given = self.manager.allocate_slots(engine, new + drafts, found, blocks,
+        first = request.first if request.name not in self.running else engine.num_computed_tokens
+        replayed = engine.num_computed_tokens + found + loaded - first
+        given = self.manager.allocate_slots(engine, max(0, new + drafts - replayed), found, blocks,
                                             num_external_computed_tokens=loaded)
         if given is None:
             self.refused += 1
@@ -204,9 +269,10 @@ class Engine:
         for group in given.get_block_ids():
             self.case.assertFalse(busy & set(group), "a step in flight sees it")
         tables = self.manager.get_block_ids(request.name)
-        for size, table in zip(self.sizes, tables):
-            self.case.assertGreaterEqual(len(table) * size, first + new + drafts)
-        self.load(request, first - loaded, first, tables)
+        for group, size, table in zip(self.groups, self.sizes, tables):
+            if not isinstance(group, Ring):
+                self.case.assertGreaterEqual(len(table) * size, first + new + drafts)
+        self.load(request, first + replayed - loaded, first + replayed, tables)
         items.append((request, first, new, drafts, tables))
         engine.num_computed_tokens = first + new + drafts
         engine.num_in_flight_tokens = getattr(engine, "num_in_flight_tokens", 0) + new + drafts
@@ -264,6 +330,9 @@ class Playing:
         self.name, self.tokens, self.engine = name, list(tokens), engine
         self.numbers = []
         self.state_at = {}  # by group, the entry of the block that the state is in
+        self.rings = {}  # by group, the block
+        self.hit = self.first = 0  # tokens that were found or loaded; the first that was computed
+        self.is_carried = False  # True if a connector has loaded all groups' blocks
         self.source = random.Random(name)
 
     def sample(self, count):

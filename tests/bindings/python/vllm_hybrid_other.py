@@ -14,15 +14,17 @@ import unittest
 import torch
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
+from vllm.v1.core import kv_cache_manager, single_type_kv_cache_manager
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.kv_cache_interface import (
-    ChunkedLocalAttentionSpec, FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, MambaSpec,
-    SlidingWindowSpec)
+    ChunkedLocalAttentionSpec, CircularBufferSpec, FullAttentionSpec, KVCacheConfig,
+    KVCacheGroupSpec, MambaSpec, SlidingWindowMLASpec, SlidingWindowSpec)
 from vllm.v1.request import Request
 
-from quire import vllm
-from vllm_hybrid_engine import Engine, Recurrence, Script
+import vllm_scratch_test
+from quire import vllm, vllm_plugin
+from vllm_hybrid_engine import Engine, Recurrence, Replayed, Ring, Script
 from vllm_hybrid_test import SIZE, groups
 
 LONGEST = 512
@@ -33,6 +35,10 @@ def spec(window, size):
     if isinstance(window, Recurrence):
         return MambaSpec(block_size=size, shapes=((1, 1),), dtypes=(torch.float32,),
                          mamba_cache_mode="align", num_speculative_blocks=window.drafts)
+    if isinstance(window, Ring):
+        return CircularBufferSpec(**common, head_size_v=0)
+    if isinstance(window, Replayed):
+        return SlidingWindowMLASpec(**common, sliding_window=window.window, bounded_replay=True)
     if window is None:
         return FullAttentionSpec(**common)
     if window < 0:
@@ -118,6 +124,58 @@ class Hybrid(unittest.TestCase):
                 refused += engines[0].refused
                 engines[0].manager.close()
         self.assertGreater(refused, 0)
+
+    def engines_with_scratch(self, seed, blocks):
+        rng = random.Random(seed)
+        windows, each = vllm_scratch_test.groups(rng)
+        most = rng.randrange(3)
+        made = [Engine(self, kind(config(blocks, windows, each), LONGEST,
+                                  scheduler_block_size=math.lcm(*each), hash_block_size=SIZE,
+                                  max_in_flight_tokens=LONGEST, use_eagle=seed % 4 == 0),
+                       make_request, windows, each, blocks, most)
+                for kind in (vllm.KVCacheManager, KVCacheManager)]
+        return made, Script(seed, most)
+
+    def test_large_pool_with_groups_that_are_not_cached_finds_what_vllm_finds(self):
+        found = [0, 0]
+        for seed in range(140, 150):
+            with self.subTest(seed=seed):
+                engines, script = self.engines_with_scratch(seed, 4000)
+                script.play(engines, 250)
+                for name, count in engines[1].hits.items():
+                    self.assertGreaterEqual(engines[0].hits[name], count, name)
+                if engines[0].hits == engines[1].hits:
+                    self.assertEqual(self.nulls(engines[0]), self.nulls(engines[1]))
+                found = [count + sum(engine.hits.values())
+                         for count, engine in zip(found, engines)]
+                engines[0].manager.close()
+        self.assertGreater(found[1], 0)
+        print(f"found beside groups that are not cached: {found[0]} tokens, vLLM {found[1]}")
+
+    def test_small_pool_with_groups_that_are_not_cached_keeps_contents(self):
+        refused = 0
+        for seed in range(170, 176):
+            with self.subTest(seed=seed):
+                engines, script = self.engines_with_scratch(seed, 150)
+                script.play(engines, 250)
+                refused += engines[0].refused
+                engines[0].manager.close()
+        self.assertGreater(refused, 0)
+
+    def test_managers_of_groups_are_known_by_the_classes_of_vllms(self):
+        self.addCleanup(setattr, kv_cache_manager, "KVCacheManager", KVCacheManager)
+        vllm_plugin.install()
+        windows = [None, 9, -8, Recurrence(0), Ring()]
+        made = [kind(config(60, windows, [SIZE] * 5), LONGEST, scheduler_block_size=SIZE,
+                     hash_block_size=SIZE, max_in_flight_tokens=LONGEST)
+                for kind in (vllm.KVCacheManager, KVCacheManager)]
+        kinds = [getattr(single_type_kv_cache_manager, name)
+                 for name in dir(single_type_kv_cache_manager) if name.endswith("Manager")]
+        ours, theirs = ([[isinstance(manager, kind) for kind in kinds]
+                         for manager in each.coordinator.single_type_managers] for each in made)
+        for group, window in enumerate(windows):
+            self.assertEqual([kind for kind, is_one in zip(kinds, ours[group]) if is_one],
+                             [kind for kind, is_one in zip(kinds, theirs[group]) if is_one])
 
     def nulls(self, engine):
         return {name: [[block == 0 for block in table]
