@@ -38,7 +38,7 @@ from .vllm_coordinator import HybridKVCacheCoordinator, UnitaryKVCacheCoordinato
 from .vllm_events import Events
 from .vllm_pool import BlockPool
 from .vllm_request import skips_cache
-from .vllm_retention import retention_of
+from .vllm_retention import dropping, retention_of
 from .vllm_spec import Spec
 from .vllm_table import Table
 
@@ -134,11 +134,16 @@ class KVCacheManager:
                               [group.spec for group in spec.groups],
                               [size // hash_size for size in spec.sizes], self.host_blocks != 0) \
             if enable_kv_cache_events and self.enable_caching else None
+        eagle_groups = {i for i, group in enumerate(kv_cache_config.kv_cache_groups)
+                        if getattr(group, "is_eagle_group", False)}
+        if use_eagle and not eagle_groups:
+            eagle_groups = set(range(len(spec.groups)))
+        drops = dropping(spec.groups, eagle_groups) if use_eagle else ()
         self._pool = BlockPool(kv_cache_config.num_blocks, self.enable_caching, hash_size,
                                num_hash_lookahead_tokens, self._events)
         self._table = Table(self._books, self._pool.blocks, max(0, num_prefill_lookahead - 1),
                             num_hash_lookahead_tokens, hash_size,
-                            retention_of(kv_cache_config, spec.groups, use_eagle))
+                            retention_of(kv_cache_config, spec, drops, use_eagle))
         self._pool.serve(self._table)
         if self.enable_caching and (spec.has_states or getattr(
                 self._table.retention, "interval", None) is not None):
@@ -146,14 +151,9 @@ class KVCacheManager:
         self._admission = Admission(self._table)
         self._running = self._table.running
         self._zeroes = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
-        eagle_groups = {i for i, group in enumerate(kv_cache_config.kv_cache_groups)
-                        if getattr(group, "is_eagle_group", False)}
-        if use_eagle and not eagle_groups:
-            eagle_groups = set(range(len(spec.groups)))
         kind = UnitaryKVCacheCoordinator if len(spec.groups) == 1 else HybridKVCacheCoordinator
         self.coordinator = kind(
-            tuple(manager_kind(group)(i, group, self._pool, self._zeroes,
-                                      use_eagle and i in eagle_groups)
+            tuple(manager_kind(group)(i, group, self._pool, self._zeroes, i in drops)
                   for i, group in enumerate(spec.groups)), kv_cache_config, spec, eagle_groups)
         self.coordinator.num_reprefillable_tokens = self._table.late
 

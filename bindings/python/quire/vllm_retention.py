@@ -7,73 +7,108 @@ certain places: the end of every interval, or of every span, and the last place 
 prompt can be resumed. The library caches all of them. The others are in its books until they are
 evicted, but they have no hash, are in no event, and no lookup ends at them.
 
+With EAGLE a lookup of a group finds one more block and drops it, so that block is kept as well, and
+the places at which a prompt can be resumed are a span earlier.
+
 A place that several requests pass is kept if one of them keeps it.
+
+The rules are those of reachable_block_mask and replay_boundaries of vLLM 0.33.0
+(vllm/v1/core/single_type_kv_cache_manager.py and kv_cache_coordinator.py).
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, Dict, Optional, Sequence as Listed
+from typing import Any, Container, Dict, Iterator, Optional, Sequence as Listed
 
-from .vllm_spec import GroupSpec
+from .vllm_spec import GroupSpec, Spec
 
 
 class Retention:
     """What is kept of requests.
 
-    interval  tokens; 0: only what the same prompt needs; None: the end of every span
-    windows   of the groups that have one, by their numbers; the blocks of other groups are all kept
-    sizes     tokens per block of each group
-    states    the groups of Mamba, whose blocks are states
-    needs     for these groups, the blocks before a place that a request going on from there sees
+    interval   tokens; 0: only what the same prompt needs; None: the end of every span
+    span       tokens: what hits are multiples of
+    windows    of the groups that have one, by their numbers; the blocks of other groups are all kept
+    sizes      tokens per block of each group
+    states     the groups of Mamba, whose blocks are states
+    drops      the groups whose lookups drop a block, with EAGLE
+    use_eagle  True if there are any, also without a window
+    needs      for windows and states, the blocks that a request sees that goes on from a place, and
+               the one after it that its lookup drops
     """
 
-    def __init__(self, interval: Optional[int], windows: Dict[int, int], sizes: Listed[int],
-                 states: Listed[int] = (), use_eagle: bool = False):
+    def __init__(self, interval: Optional[int], span: int, windows: Dict[int, int],
+                 sizes: Listed[int], states: Listed[int] = (), drops: Container[int] = (),
+                 use_eagle: bool = False):
         self.interval, self.sizes = interval, sizes
-        self._use_eagle = use_eagle
-        self._span = math.lcm(*sizes)
-        self._segment = self._span if interval is None else interval
-        self.needs = {group: -(-(window - 1) // sizes[group]) for group, window in windows.items()}
+        self._use_eagle, self._drops = use_eagle, drops
+        self._span = span
+        self._segment = span if interval is None else interval
+        self._past = {group: int(group in drops) for group in windows}
+        self.needs = {group: -(-(window - 1) // sizes[group]) + self._past[group]
+                      for group, window in windows.items()}
         self.needs.update({group: 1 for group in states})
+        self._past.update({group: 0 for group in states})
+
+    def drops(self, group: int) -> bool:
+        """True if lookups of a group drop a block."""
+        return group in self._drops
+
+    def places(self, group: int, tokens: int) -> range:
+        """The blocks of a group that a lookup needs which ends after so many tokens."""
+        end = tokens // self.sizes[group] + self._past[group]
+        return range(max(0, end - self.needs[group]), end)
 
     def keeps(self, request: Any, group: int, block: int) -> bool:
         """True if the request's block of this number, from 0, is kept in a group."""
         need = self.needs.get(group)
         if need is None:
             return True
-        size = self.sizes[group]
-        segment = self._segment // size
-        if segment != 0 and block % segment >= segment - need:
+        segment, past = self._segment // self.sizes[group], self._past[group]
+        if segment != 0 and (need >= segment or
+                             block >= past and (block - past) % segment >= segment - need):
             return True
-        if self.interval is None:
-            return False
-        shared = getattr(request, "shared_prefix_boundary", 0) // self._span
-        last = (request.num_prompt_tokens - 1) // self._span
-        ends = [last, shared]
-        if self._use_eagle:  # what is found ends a block earlier
-            ends = [last - 1, request.num_prompt_tokens // self._span - 1, shared, shared - 1]
-        return any(end * self._span // size - need <= block < end * self._span // size
-                   for end in ends)
+        return self.interval is not None and any(
+            block in self.places(group, end // self._span * self._span)
+            for end in self._ends(request, group))
+
+    def _ends(self, request: Any, group: int) -> Iterator[int]:
+        """Where requests may go on with the same prompt, or with a prefix that others share."""
+        prompt = request.num_prompt_tokens
+        if self._use_eagle:
+            yield max(0, (prompt - 1) // self._span - 1) * self._span
+            yield max(0, prompt // self._span - 1) * self._span
+        else:
+            yield prompt - 1
+        shared = getattr(request, "shared_prefix_boundary", 0)
+        if shared:
+            yield shared
+            if group in self._drops:
+                yield max(0, shared - self.sizes[group])
 
 
-def retention_of(config: Any, groups: Listed[GroupSpec], use_eagle: bool) -> Optional[Retention]:
-    """The retention of a KVCacheConfig. None: everything is kept, as with EAGLE, whose lookups
-    also need a block that they then drop."""
+def dropping(groups: Listed[GroupSpec], eagle_groups: Container[int]) -> Listed[int]:
+    """The groups whose lookups drop a block: those of EAGLE and those like them, which vLLM looks
+    up together."""
+    marked = [group.spec for i, group in enumerate(groups) if i in eagle_groups]
+    return [i for i, group in enumerate(groups) if group.spec in marked]
+
+
+def retention_of(config: Any, spec: Spec, drops: Container[int],
+                 use_eagle: bool) -> Optional[Retention]:
+    """The retention of a KVCacheConfig. None: everything is kept."""
     interval = getattr(config, "prefix_cache_retention_interval", None)
+    groups, span = spec.groups, spec.alignment
     windows = {i: group.window for i, group in enumerate(groups)
                if group.window and group.passes and not group.chunked}
     states = [i for i, group in enumerate(groups) if group.is_state]
-    span = math.lcm(*[group.block_size for group in groups if not group.is_scratch])
     sizes = [span if group.is_scratch else group.block_size for group in groups]
     if interval is None:  # of a span, vLLM keeps what a request needs that goes on from its end
         is_mixed = any(size != span for size in sizes)
-        return Retention(None, windows, sizes) if windows and is_mixed and not use_eagle else None
+        return Retention(None, span, windows, sizes, (), drops) if windows and is_mixed else None
     if not windows and not states:
         return None
     if interval < 0 or interval % span != 0:
         raise ValueError(f"prefix_cache_retention_interval is {interval}: it must be non-negative, "
                          f"and a multiple of scheduler_block_size, {span}")
-    if use_eagle and not states:
-        return None
-    return Retention(interval, windows, sizes, states, use_eagle)
+    return Retention(interval, span, windows, sizes, states, drops, use_eagle)

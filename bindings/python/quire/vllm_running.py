@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .sequence import Key
 from .vllm_blocks import KVCacheBlock
@@ -29,6 +29,8 @@ class Shape(NamedTuple):
     zeros   a 0
     shown   {group: 0} for those whose blocks hold states that are cached, and for scratch
     slots   tokens per block of the scratch groups (vllm_scratch.py); 0: of a ring
+    keeps   tells of a request, a group and a block's number whether the block has a hash once it is
+            cached; None: all have
     """
 
     span: int
@@ -37,6 +39,7 @@ class Shape(NamedTuple):
     zeros: List[int]
     shown: Dict[int, int] = {}
     slots: Dict[int, int] = {}
+    keeps: Optional[Callable[[Any, int, int], bool]] = None
 
 
 class Running:
@@ -79,7 +82,8 @@ class Running:
 
     __slots__ = ("request", "sequence", "tables", "blocks", "room", "known", "named", "due",
                  "mark", "size", "sizes", "keyed", "keys", "scales", "last_entry", "bad", "bad_end",
-                 "hashes", "processed", "passed", "front", "keepers", "shown", "slots")
+                 "hashes", "processed", "passed", "front", "keepers", "shown", "slots",
+                 "keeps")
 
     def __init__(self, request: Any, sequence: int, shape: Shape, keyed: int, keys: List[Key],
                  tables: List[List[KVCacheBlock]]):
@@ -97,7 +101,7 @@ class Running:
         self.passed = self.front = shape.zeros  # replaced, never changed
         self.keepers: List[Any] = []
         self.shown: Dict[int, int] = shape.shown
-        self.slots = shape.slots
+        self.slots, self.keeps = shape.slots, shape.keeps
         self.hashes: Any = None
 
     def give(self, need: int) -> Tuple[List[KVCacheBlock], ...]:
@@ -208,7 +212,12 @@ class Running:
             return None
         group, place = found
         hashes = self.hash_list(group)
-        return hashes[place] + group_suffix(group) if place < len(hashes) else b"cached"
+        if self.request is not None and self.keeps is not None and \
+                not self.keeps(self.request, group, place):
+            return None
+        hash_ = hashes[place] if place < len(hashes) else b""
+        return b"cached" if hash_ == b"" else None if hash_ is None else \
+            hash_ + group_suffix(group)
 
     def end(self) -> None:
         """Lets go of the request; its cached blocks can still tell their hashes."""
@@ -216,5 +225,12 @@ class Running:
             for block in table[self.due // size if size else 0:]:
                 if block.owner is self:
                     block.owner = None
-        self.hashes = [self.hash_list(group) for group in range(len(self.tables))]
+        self.hashes = [self._kept_hashes(group) for group in range(len(self.tables))]
         self.request = None
+
+    def _kept_hashes(self, group: int) -> Any:
+        """The hashes of a group, with None for blocks that have none."""
+        keeps, hashes = self.keeps, self.hash_list(group)
+        return hashes if keeps is None else [
+            hash_ if keeps(self.request, group, place) else None
+            for place, hash_ in enumerate(hashes)]

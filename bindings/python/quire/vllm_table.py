@@ -70,7 +70,8 @@ class Table:
         self.shape = Shape(books.block_size, books.sizes,
                            [size // (hash_size or size) if size else 1 for size in books.sizes],
                            [0] * books.group_count,
-                           {group: 0 for group in (*books.states, *books.slots)}, books.slots)
+                           {group: 0 for group in (*books.states, *books.slots)}, books.slots,
+                           None if retention is None else retention.keeps)
         self._is_single = books.group_count == 1
         self.index: Optional[Index] = None
         self.bad: Counter[int] = Counter()
@@ -99,39 +100,43 @@ class Table:
         if attended is not None and drops_last:
             count, tables = self.found(keys, tokens[:attended + 1], False)
         elif drops_last and not self._is_single:
-            count, tables = self._found_before_one(keys, tokens, len(ids(request)), most)
+            count, tables, attended = self._found_before_one(keys, tokens, len(ids(request)), most)
         else:
             tokens = tokens if most is None else tokens[:most + 1]
             count, tables = self.found(keys, tokens, drops_last)
         most_cached = max(count, attended or 0)
-        while count % self.books.alignment:
-            count, tables = self.found(keys, tokens[:count - count % self.books.alignment + 1],
-                                       False)
-        if self.retention is not None and self.retention.interval is not None:
-            while count and not self._is_kept(request, count):
-                count, tables = self.found(keys, tokens[:count - self.books.block_size + 1], False)
+        unit = self.books.alignment
+        while count and (count % unit or not self._is_kept(request, count)):
+            count, tables = self.found(keys, tokens[:count - (count % unit or unit) + 1], False)
         return count, tables, most_cached if most_cached > count else 0
 
     def _found_before_one(self, keys: List[Key], tokens: Any, known: int,
-                          most: Optional[int]) -> Tuple[int, Tables]:
+                          most: Optional[int]) -> Tuple[int, Tables, int]:
         """What is found before a block that is found as well, which may hold the last of the
-        `known` tokens: so vLLM drops a block from a hit in several groups."""
+        `known` tokens: so vLLM drops a block from a hit in several groups. And how many tokens are
+        found in full attention: with that block, if it drops none."""
         size = self.books.block_size
         most = known - 1 if most is None else min(most, known - 1)
         longest = np.append(tokens, np.uint32(UNKNOWN))[:most + size + 1]
-        count = self.found(keys, longest, False)[0] - size
-        return (0, self.nothing) if count <= 0 else \
-            self.found(keys, tokens[:min(count, most) + 1], False)
+        whole = self.found(keys, longest, False)[0]
+        count, tables = (0, self.nothing) if whole <= size else \
+            self.found(keys, tokens[:min(whole - size, most) + 1], False)
+        if self.retention is None or any(self.retention.drops(group) for group in self.books.cached
+                                         if not self.books.groups[group].passes):
+            return count, tables, count
+        unit = self.books.alignment
+        return count, tables, min(whole, most) // unit * unit
 
     def _is_kept(self, request: Any, tokens: int) -> bool:
-        """True if the blocks that a request sees are kept which goes on after so many tokens."""
-        assert self.retention is not None and self.index is not None
+        """True if the blocks are kept that a lookup needs which ends after so many tokens."""
+        if self.retention is None or self.retention.interval is None:
+            return True
+        assert self.index is not None
         self.index.sync()
-        for group, need in self.retention.needs.items():
+        for group in self.retention.needs:
             hashes = hashes_of(request, self.shape.scales[group])
-            end = tokens // self.retention.sizes[group]
-            if not all(self.index.keeps(group, hashes[place])
-                       for place in range(max(0, end - need), end)):
+            if not all(place < len(hashes) and self.index.keeps(group, hashes[place])
+                       for place in self.retention.places(group, tokens)):
                 return False
         return True
 

@@ -7,6 +7,7 @@ without prefix caching they admit the same requests. With prefix caching they ev
 there; then each token must still find what it sees, which vllm_hybrid_engine.py checks for both.
 """
 
+import dataclasses
 import math
 import random
 import unittest
@@ -161,6 +162,58 @@ class Hybrid(unittest.TestCase):
                 refused += engines[0].refused
                 engines[0].manager.close()
         self.assertGreater(refused, 0)
+
+    def test_retention_keeps_what_vllm_keeps(self):
+        """With EAGLE in some groups and without; where the groups' blocks differ with it, a lookup
+        of vLLM's finds more."""
+        found = 0
+        for seed in range(40):
+            with self.subTest(seed=seed):
+                rng = random.Random(seed)
+                windows = [None, *(rng.choice((None, 3, 5, 9, 17))
+                                   for _ in range(rng.randrange(1, 3)))]
+                if not any(windows):
+                    windows.append(9)
+                use_eagle = seed % 4 != 0
+                each = [SIZE] * len(windows) if use_eagle else [
+                    rng.choice((SIZE, 2 * SIZE)) for _ in windows]
+                span = math.lcm(*each)
+                made = dataclasses.replace(
+                    config(4000, windows, each),
+                    prefix_cache_retention_interval=rng.choice((None, 0, 0, 2 * span, 8 * span)))
+                for group in made.kv_cache_groups:
+                    group.is_eagle_group = use_eagle and rng.random() < 0.5
+                found += self.retain(rng, made, span, use_eagle)
+        self.assertGreater(found, 0)
+
+    def retain(self, rng, made, span, use_eagle):
+        ours, theirs = (kind(made, LONGEST, scheduler_block_size=span, hash_block_size=SIZE,
+                             max_in_flight_tokens=LONGEST, use_eagle=use_eagle)
+                        for kind in (vllm.KVCacheManager, KVCacheManager))
+        beginning, total = [rng.randrange(9) for _ in range(120)], 0
+        pool = ours.block_pool  # from here on blocks have hashes
+        for number in range(12):
+            tokens = beginning[:rng.randrange(1, 120)] + [
+                rng.randrange(9) for _ in range(rng.randrange(1, 9))]
+            request = make_request(f"r{number}", tokens)
+            blocks, count, shared = ours.get_computed_blocks(request)
+            other, wanted, boundary = theirs.get_computed_blocks(request)
+            self.assertEqual(count, wanted)
+            if made.prefix_cache_retention_interval is not None:
+                self.assertEqual(shared, boundary)
+                request.shared_prefix_boundary = boundary
+            ours.allocate_slots(request, len(tokens) - count, count, blocks)
+            theirs.allocate_slots(request, len(tokens) - count, count, other)
+            for group, spec in enumerate(made.kv_cache_groups):
+                scale = spec.kv_cache_spec.block_size // SIZE
+                for hash_ in request.block_hashes[scale - 1::scale]:
+                    self.assertEqual(pool.get_cached_block(hash_, [group]) is None,
+                                     theirs.block_pool.get_cached_block(hash_, [group]) is None)
+            ours.free(request)
+            theirs.free(request)
+            total += count
+        ours.close()
+        return total
 
     def test_managers_of_groups_are_known_by_the_classes_of_vllms(self):
         self.addCleanup(setattr, kv_cache_manager, "KVCacheManager", KVCacheManager)

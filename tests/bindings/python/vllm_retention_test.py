@@ -14,19 +14,24 @@ SIZE, BLOCKS = 4, 400
 class Kept:
     """The prefixes, whole blocks, whose last block some request has kept."""
 
-    def __init__(self, window, interval):
-        self.need = -(-(window - 1) // SIZE)  # blocks that the next token sees
+    def __init__(self, window, interval, drops=False):
+        self.drops = int(drops)  # blocks after a place that its lookup finds and drops
+        self.need = -(-(window - 1) // SIZE) + self.drops  # blocks that it finds, at most
         self.interval = interval
         self.prefixes = set()
 
     def is_kept(self, block, prompt):
-        """A block is kept if a request sees it that goes on from the end of an interval, or from
-        the last block's end before the prompt's last token."""
-        ends = {(prompt - 1) // SIZE}
+        """A block is kept if a lookup finds it that goes on from the end of an interval, or from
+        the last block's end before the prompt's last token; with EAGLE, where the next block is
+        found too, also of a longer prompt."""
+        ends = {max(0, (prompt - self.drops * SIZE - 1) // SIZE)}
+        if self.drops:
+            ends.add(max(0, prompt // SIZE - 1))
         if self.interval:
-            per = self.interval // SIZE
-            ends.add((block // per + 1) * per)
-        return any(end - self.need <= block < end for end in ends)
+            ends.update(range(self.interval // SIZE, 512 // SIZE, self.interval // SIZE))
+            if self.drops and self.need >= self.interval // SIZE:
+                return True
+        return any(end + self.drops - self.need <= block < end + self.drops for end in ends)
 
     def take(self, tokens, first):
         for block in range(first // SIZE, len(tokens) // SIZE):
@@ -37,8 +42,9 @@ class Kept:
         return tuple(tokens[:(block + 1) * SIZE]) in self.prefixes
 
     def found(self, tokens):
-        for end in range((len(tokens) - 1) // SIZE, 0, -1):
-            if all(self.has(tokens, block) for block in range(max(0, end - self.need), end)):
+        for end in range((len(tokens) - 1) // SIZE - self.drops, 0, -1):
+            past = end + self.drops
+            if all(self.has(tokens, block) for block in range(max(0, past - self.need), past)):
                 return end * SIZE
         return 0
 
@@ -49,10 +55,11 @@ class Retention(unittest.TestCase):
         made.prefix_cache_retention_interval = interval
         return vllm.KVCacheManager(made, 512, SIZE, SIZE, **options)
 
-    def play(self, seed):
+    def play(self, seed, use_eagle=False):
         rng = random.Random(seed)
         window, interval = rng.choice((2, 3, 5, 6, 9)), rng.choice((0, 8, 16, 32))
-        manager, kept = self.manager(window, interval), Kept(window, interval)
+        manager = self.manager(window, interval, use_eagle=use_eagle)
+        kept = Kept(window, interval, use_eagle)
         told = 0
         beginning = [rng.randrange(9) for _ in range(60)]
         for number in range(20):
@@ -69,11 +76,18 @@ class Retention(unittest.TestCase):
                 self.assertEqual(
                     manager.block_pool.get_cached_block(hash_, [0]) is not None,
                     kept.has(tokens, block))
+            for block, is_new in enumerate(manager.get_blocks(request.request_id).blocks[0]):
+                if not is_new.is_null and found // SIZE <= block < len(tokens) // SIZE:
+                    self.assertEqual(is_new.block_hash is not None,
+                                     kept.is_kept(block, len(tokens)))
             manager.free(request)
         return told
 
     def test_lookups_and_hashes_are_those_of_what_is_kept(self):
         self.assertGreater(sum(self.play(seed) for seed in range(60)), 1000)
+
+    def test_lookups_with_eagle_are_those_of_what_is_kept(self):
+        self.assertGreater(sum(self.play(seed, True) for seed in range(60)), 500)
 
     def test_intervals_that_are_no_whole_blocks_are_refused(self):
         for interval in (-4, 6):

@@ -335,7 +335,7 @@ class Differential(unittest.TestCase):
         mixed.close()
         with self.assertRaisesRegex(quire.UnsupportedError, "17 KV cache groups"):
             vllm.KVCacheManager(vllm.config(8, 4, windows=[None] * 17), 8)
-        uncached = vllm.config(8, 4, windows=(None, 8))
+        uncached = vllm.config(8, 4, windows=(None, None))
         uncached.kv_cache_groups[1].kv_cache_spec.prefix_cacheable = False
         with self.assertRaisesRegex(quire.UnsupportedError, "blocks are not cached"):
             vllm.KVCacheManager(uncached, 8)
