@@ -54,10 +54,11 @@ class Entry:
     levels     1 << level for each level on which it is
     is_shared  True if the content may be in another block
     kept    False if vLLM would not keep it (vllm_retention.py): then it is in no answer
+    is_hidden  True if someone has taken it out of the map of hashes, see `hide`
     """
 
     __slots__ = ("number", "group", "hash", "block", "place", "span", "parent", "tokens", "keys",
-                 "levels", "is_shared", "kept")
+                 "levels", "is_shared", "kept", "is_hidden")
 
     def __init__(self, number: int, group: int, hash_: Any, block: int, place: int, span: int,
                  parent: "Optional[Entry]", tokens: Tokens, keys: List[Key]):
@@ -67,6 +68,7 @@ class Entry:
         self.levels = _ON_DEVICE
         self.is_shared = False
         self.kept = True
+        self.is_hidden = False
 
     @property
     def name(self) -> Name:
@@ -89,6 +91,7 @@ class Index:
     is_held     tells whether something holds an entry's block with its content
     look_up     finds the blocks of an entry's group in its span and in those before it
     parts       how many blocks of each group a span has; 0: the group is not cached
+    hidden      cached blocks that lookups must not find, and their entries
     on_stored   gets a group, and a request and the first and last + 1 of its blocks that are new
     on_moved    gets a name, and a level on which a block with it now is
     on_removed  gets a name, a level on which no cached block has it any more, and True if none has
@@ -107,6 +110,7 @@ class Index:
         self._passing: Dict[Name, Entry] = {}  # those that are not kept
         self._by_host: Dict[int, Entry] = {}  # by the block of the host that has the content
         self._nameless: Set[int] = set()      # numbers of blocks that never get an entry
+        self.hidden: Dict[int, Entry] = {}
         self.on_stored: Optional[Callable[[int, Running, int, int], None]] = None
         self.on_moved: Optional[Callable[[Name, int], None]] = None
         self.on_removed: Optional[Callable[[Name, int, bool], None]] = None
@@ -115,6 +119,8 @@ class Index:
     # Questions. `sync` comes first.
 
     def __len__(self) -> int:
+        if self.hidden:
+            return sum(1 for name in self._by_name if self.keeps(*name))
         if not self._books.host_blocks:
             return len(self._by_name)
         return sum(1 for name in self._by_name if self._levels(name) & _ON_DEVICE)
@@ -125,12 +131,21 @@ class Index:
     def find(self, group: int, hash_: Any) -> Optional[Entry]:
         """The entry of a group with a hash that has been cached for longest, of those on the
         device."""
-        return self._settle(next((entry for entry in self._by_name.get((group, hash_), ())
-                                  if entry.levels & _ON_DEVICE), None))
+        return self._settle(next(self._seen(group, hash_), None))
+
+    def blocks(self, group: int, hash_: Any) -> List[int]:
+        """The blocks of a group with a hash that are on the device."""
+        found = [self._settle(entry) for entry in self._seen(group, hash_)]
+        return [entry.block for entry in found if entry is not None]
+
+    def _seen(self, group: int, hash_: Any) -> Iterator[Entry]:
+        return (entry for entry in self._by_name.get((group, hash_), ())
+                if entry.levels & _ON_DEVICE and not entry.is_hidden)
 
     def keeps(self, group: int, hash_: Any) -> bool:
         """True if a block of a group with the hash is cached and kept."""
-        return (group, hash_) in self._by_name
+        entries = self._by_name.get((group, hash_), ())
+        return any(not entry.is_hidden for entry in entries) if self.hidden else len(entries) != 0
 
     def _first(self, name: Name) -> Optional[Entry]:
         found = self._by_name.get(name)
@@ -168,7 +183,8 @@ class Index:
     def at(self, block: int) -> Optional[Entry]:
         """The entry of a block."""
         entry = self._settle(self._by_block.get(block))
-        return entry if entry is not None and entry.block == block and entry.kept else None
+        return entry if entry is not None and entry.block == block and entry.kept and \
+            not entry.is_hidden else None
 
     # Changes.
 
@@ -239,6 +255,29 @@ class Index:
             if self._books.host_blocks:
                 self._nameless.add(entry.number)
             self._remove(entry, DEVICE)
+
+    def hide(self, name: Name, block: int) -> bool:
+        """A block that is found by a hash is not to be found any more, by hash or by tokens, until
+        it is shown or leaves the cache. False: it is not found by this hash."""
+        entry = self.at(block)
+        if entry is None or entry.name != name:
+            return False
+        entry.is_hidden = True
+        self.hidden[block] = entry
+        return True
+
+    def show(self, name: Name, block: int) -> bool:
+        """A hidden block is found again by its hash. False: it is not hidden, or has another."""
+        entry = self.hidden.get(block)
+        if entry is None or entry.name != name:
+            return False
+        self._unhide(entry)
+        return True
+
+    def _unhide(self, entry: Entry) -> None:
+        entry.is_hidden = False
+        if self.hidden.get(entry.block) is entry:
+            del self.hidden[entry.block]
 
     def note(self, running: Running, begin: int, end: int) -> None:
         """The tokens of a request's blocks from `begin` to `end` were just named."""
@@ -339,7 +378,7 @@ class Index:
         """What was removed, and what moved: a number that has an entry is stored on a level."""
         if changes.cleared:
             for entries in (self._entries, self._by_name, self._by_block, self._passing,
-                            self._by_host):
+                            self._by_host, self.hidden):
                 entries.clear()
             if self.on_cleared is not None:
                 self.on_cleared()
@@ -370,6 +409,8 @@ class Index:
 
     def _remove(self, entry: Entry, level: int) -> None:
         """The block of an entry is not on a level any more."""
+        if entry.is_hidden:
+            self._unhide(entry)
         if level == DEVICE and self._by_block.get(entry.block) is entry:
             del self._by_block[entry.block]
         entry.levels &= ~(1 << level)

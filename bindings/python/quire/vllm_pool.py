@@ -6,12 +6,12 @@ Everything else is missing, so that its use is an AttributeError.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, MutableMapping, Optional, Tuple
 
 from .errors import UnsupportedError
 from .vllm_blocks import Blocks, KVCacheBlock
 from .vllm_events import Events
-from .vllm_index import Entry, Index
+from .vllm_index import Entry, Index, Name
 from .vllm_pins import Pins
 from .vllm_running import Running, group_suffix
 from .vllm_table import Table
@@ -61,9 +61,14 @@ class FreeQueue:
         return blocks
 
 
-class CachedBlocks:
-    """vLLM's map from hashes to cached blocks, to be read. Its hashes end with the group's number,
-    as vLLM's do."""
+def _name(key: Any) -> Name:
+    """A group's number and a hash of a key of vLLM's map, which ends with the number."""
+    return int.from_bytes(key[-4:], "big"), key[:-4]
+
+
+class _Map(MutableMapping[Any, Any]):
+    """The dict in vLLM's map from hashes to cached blocks: a block or, if several have the hash,
+    {number: block}. What is taken out is not found any more, and what is put back is found."""
 
     def __init__(self, pool: "BlockPool"):
         self._pool = pool
@@ -71,18 +76,68 @@ class CachedBlocks:
     def __len__(self) -> int:
         return len(self._pool.index())
 
-    @property
-    def _cache(self) -> Dict[Any, KVCacheBlock]:
-        """The whole map, made anew."""
-        index, blocks = self._pool.index(), self._pool.blocks
-        found = ((name, index.find(*name)) for name in list(index))
-        return {name[1] + group_suffix(name[0]): blocks[entry.block]
-                for name, entry in found if entry}
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.__copy__())
+
+    def __copy__(self) -> Dict[Any, Any]:
+        index = self._pool.index()
+        found = ((name, self._of(index, name)) for name in list(index))
+        return {name[1] + group_suffix(name[0]): blocks for name, blocks in found if blocks}
+
+    def _of(self, index: Index, name: Name) -> Any:
+        ids = index.blocks(*name)
+        blocks = {block: self._pool.blocks[block] for block in ids}
+        return blocks if len(ids) > 1 else blocks[ids[0]] if ids else None
+
+    def __getitem__(self, key: Any) -> Any:
+        found = self._of(self._pool.index(), _name(key))
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __delitem__(self, key: Any) -> None:
+        found = self[key]
+        for block in [*found] if isinstance(found, dict) else [found.block_id]:
+            self._pool.cached_block_hash_to_block.pop(key, block)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        for block in value.values() if isinstance(value, dict) else [value]:
+            self._pool.cached_block_hash_to_block.insert(key, block)
+
+
+class CachedBlocks:
+    """vLLM's map from hashes to cached blocks. Its hashes end with the group's number, as vLLM's
+    do."""
+
+    def __init__(self, pool: "BlockPool"):
+        self._pool, self._cache = pool, _Map(pool)
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def pop(self, key: Any, block_id: int) -> Optional[KVCacheBlock]:
+        """Takes a block out: no lookup finds it until it is inserted again, or its content has left
+        the cache; requests keep it, and the blocks after it stay cached. A request that computes
+        the content again does not make it found. Returns the block; None if it has not this hash.
+        Errors: UnsupportedError if blocks move to host memory."""
+        if self._pool.table.books.host_blocks:
+            raise UnsupportedError("a block cannot be taken out of the map of hashes if evicted "
+                                   "blocks are kept in host memory")
+        return self._pool.blocks[block_id] if self._pool.index().hide(_name(key), block_id) \
+            else None
+
+    def insert(self, key: Any, block: KVCacheBlock) -> None:
+        """Puts a block back. Errors: UnsupportedError if it was not taken out, or its content has
+        left the cache: a block's content is what a request computed."""
+        index = self._pool.index()
+        if not self.contain(key, block.block_id) and \
+                not index.show(_name(key), block.block_id):
+            raise UnsupportedError(f"block {block.block_id} has no content with this hash")
 
     def get_one_block(self, key: Any) -> Optional[KVCacheBlock]:
         """A cached block with a hash."""
-        found = self._pool.get_cached_block(key[:-4], [int.from_bytes(key[-4:], "big")])
-        return found[0] if found else None
+        entry = self._pool.index().find(*_name(key))
+        return None if entry is None else self._pool.blocks[entry.block]
 
     def contain(self, key: Any, block_id: int) -> bool:
         """True if a block is cached with a hash."""

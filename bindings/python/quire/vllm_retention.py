@@ -28,7 +28,7 @@ class Retention:
 
     interval   tokens; 0: only what the same prompt needs; None: the end of every span
     span       tokens: what hits are multiples of
-    windows    of the groups that have one, by their numbers; the blocks of other groups are all kept
+    windows    of the groups that have one, by their numbers; of other groups all blocks are kept
     sizes      tokens per block of each group
     states     the groups of Mamba, whose blocks are states
     drops      the groups whose lookups drop a block, with EAGLE

@@ -99,7 +99,8 @@ class States:
         if not self._books.states or index is None or not full:
             return None
         size = self._books.block_size
-        hashes = hashes_of(request, table.shape.scales[0])
+        first = full[0]  # the hashes of the ends of spans are those of all groups
+        hashes = hashes_of(request, table.shape.scales[first] * (size // self._books.sizes[first]))
         if not hashes:
             return None
         longest = len(ids(request)) - 1

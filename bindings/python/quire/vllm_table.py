@@ -18,7 +18,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Callable, Container, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Collection, Container, Dict, List, Optional, Set, Tuple
 
 import numpy as np
 
@@ -98,34 +98,43 @@ class Table:
             tokens = np.append(tokens, np.uint32(UNKNOWN))
         attended = self.states.attended(request, self, most, drops_last)
         if attended is not None and drops_last:
-            count, tables = self.found(keys, tokens[:attended + 1], False)
-        elif drops_last and not self._is_single:
+            count, tables = self.found(keys, tokens[:attended + 1])
+        elif drops_last:
             count, tables, attended = self._found_before_one(keys, tokens, len(ids(request)), most)
         else:
             tokens = tokens if most is None else tokens[:most + 1]
-            count, tables = self.found(keys, tokens, drops_last)
+            count, tables = self.found(keys, tokens)
         most_cached = max(count, attended or 0)
         unit = self.books.alignment
         while count and (count % unit or not self._is_kept(request, count)):
-            count, tables = self.found(keys, tokens[:count - (count % unit or unit) + 1], False)
+            count, tables = self.found(keys, tokens[:count - (count % unit or unit) + 1])
         return count, tables, most_cached if most_cached > count else 0
 
     def _found_before_one(self, keys: List[Key], tokens: Any, known: int,
                           most: Optional[int]) -> Tuple[int, Tables, int]:
-        """What is found before a block that is found as well, which may hold the last of the
-        `known` tokens: so vLLM drops a block from a hit in several groups. And how many tokens are
-        found in full attention: with that block, if it drops none."""
+        """What is found before a block that is found as well: so vLLM drops a block from a hit, and
+        from one in several groups a block that may hold the last of the `known` tokens. And how
+        many tokens are found in full attention: with that block, if it drops none."""
         size = self.books.block_size
         most = known - 1 if most is None else min(most, known - 1)
-        longest = np.append(tokens, np.uint32(UNKNOWN))[:most + size + 1]
-        whole = self.found(keys, longest, False)[0]
-        count, tables = (0, self.nothing) if whole <= size else \
-            self.found(keys, tokens[:min(whole - size, most) + 1], False)
+        longest = np.append(tokens, np.uint32(UNKNOWN))
+        longest = longest[:most + 1 + (0 if self._is_single else size)]
+        first = whole = self.found(keys, longest)[0]
+        while True:
+            if whole <= size:
+                count, tables = 0, self.nothing
+                break
+            end = min(whole - size, most)
+            count, tables = self.found(keys, tokens[:end + 1])
+            if count == end // size * size:
+                break
+            # The block after a shorter hit must be found too.
+            whole = self.found(keys, longest[:count + size + 1])[0]
         if self.retention is None or any(self.retention.drops(group) for group in self.books.cached
                                          if not self.books.groups[group].passes):
             return count, tables, count
         unit = self.books.alignment
-        return count, tables, min(whole, most) // unit * unit
+        return count, tables, min(first, most) // unit * unit
 
     def _is_kept(self, request: Any, tokens: int) -> bool:
         """True if the blocks are kept that a lookup needs which ends after so many tokens."""
@@ -140,24 +149,23 @@ class Table:
                 return False
         return True
 
-    def found(self, keys: List[Key], tokens: Any, drops_last: bool) -> Tuple[int, Tables]:
+    def found(self, keys: List[Key], tokens: Any,
+              bad: Optional[Collection[int]] = None) -> Tuple[int, Tables]:
         """How many of some tokens are found, the last one apart, and in which blocks of each group.
         There are no blocks if the token after them cannot get one: then a request could not take
-        them."""
-        if not keys and not drops_last and not self.bad and self._is_single:
+        them. bad: blocks that must not be found; None: as for a request."""
+        bad = self._unfound() if bad is None else bad
+        if not keys and not bad and self._is_single:
             count, ids_ = self.books.look_up(tokens)
             return count, [ids_]
-        size = self.books.block_size
         probe = self.books.create(keys) if keys else self.books.probe_all
         try:
             count = self.books.probe(probe, tokens)
-            if drops_last and count != 0:
-                count = self.books.probe(probe, tokens[:count - size + 1])
             while count:
                 tables = self._shown(probe, tokens[:count + 1], count)
-                if not self.bad:
+                if not bad:
                     return count, tables
-                good = self._end_of_good(tables, self.bad)
+                good = self._end_of_good(tables, bad)
                 if good >= count:
                     return count, tables
                 count = self.books.probe(probe, tokens[:good + 1])
@@ -165,6 +173,13 @@ class Table:
         finally:
             if keys:
                 self.books.end(probe)
+
+    def _unfound(self) -> Collection[int]:
+        """The blocks that must not be found."""
+        if self.index is None or not self.index.hidden:
+            return self.bad
+        self.index.sync()  # a hidden block may have left the cache
+        return {*self.bad, *self.index.hidden}
 
     def _end_of_good(self, tables: Tables, bad: Container[int]) -> int:
         """The end of the first tokens, in spans, whose blocks in tables are not bad."""
@@ -554,8 +569,7 @@ class Table:
         for running in self.running.values():
             if running.due != 0:
                 content, keys = self.content.of(running.request)
-                tables = self.found(keys, np.append(content[:running.due], np.uint32(UNKNOWN)),
-                                    False)[1]
+                tables = self.found(keys, np.append(content[:running.due], np.uint32(UNKNOWN)))[1]
                 self.index.enter(running, tables, content, stored)
         self.index.pass_over(stored)
         return self.index
@@ -566,5 +580,5 @@ class Table:
         if not chain:
             return []
         tokens = np.concatenate([e.tokens for e in chain] + [np.full(1, UNKNOWN, elements.TOKEN)])
-        count, tables = self.found(entry.keys, tokens, False)
+        count, tables = self.found(entry.keys, tokens, self.bad)
         return tables[entry.group] if count == len(tokens) - 1 else []

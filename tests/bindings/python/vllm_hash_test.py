@@ -161,6 +161,56 @@ class Told(unittest.TestCase):
             count = self.manager.get_computed_blocks(self.request("b", tokens))[1]
             self.assertEqual(count, found, tokens)
 
+    def test_block_out_of_the_map_is_not_found_until_it_is_put_back(self):
+        self.start()
+        first = self.request("a", list(range(18)))
+        self.manager.allocate_slots(first, 18)
+        self.manager.free(first)
+        pool, second = self.manager.block_pool, self.request("b", list(range(18)))
+        tables = self.manager.get_computed_blocks(second)[0].get_block_ids()
+        for place in range(4):
+            key = second.block_hashes[place] + bytes(4)
+            block = pool.cached_block_hash_to_block.get_one_block(key)
+            self.assertEqual(block.block_id, tables[0][place])
+            self.assertIsNone(pool.cached_block_hash_to_block.pop(key, block.block_id + 1))
+            self.assertIs(pool.cached_block_hash_to_block.pop(key, block.block_id), block)
+            self.assertIsNone(pool.cached_block_hash_to_block.pop(key, block.block_id))
+            self.assertEqual(len(pool.cached_block_hash_to_block), 3)
+            self.assertIsNone(pool.get_cached_block(key[:-4], [0]))
+            blocks, found, _ = self.manager.get_computed_blocks(second)
+            self.assertEqual(found, place * SIZE)
+            self.assertEqual(blocks.get_block_ids()[0], tables[0][:place])
+            pool.cached_block_hash_to_block.insert(key, block)
+            self.assertEqual(self.manager.get_computed_blocks(second)[0].get_block_ids(), tables)
+        self.assertEqual(self.manager.take_events()[0].block_hashes, first.block_hashes)
+        for wrong in (key, second.block_hashes[0] + bytes(4)):
+            with self.assertRaisesRegex(quire.UnsupportedError, "no content with this hash"):
+                pool.cached_block_hash_to_block.insert(wrong, pool.blocks[self.BLOCKS - 1])
+
+    def test_content_out_of_the_map_leaves_with_its_block(self):
+        """The block gets another content, which is found; so is the old one, computed anew."""
+        self.start()
+        first = self.request("a", list(range(18)))
+        self.manager.allocate_slots(first, 18)
+        taken = self.manager.get_block_ids("a")[0][:4]
+        self.manager.free(first)
+        cache = self.manager.block_pool.cached_block_hash_to_block
+        for hash_ in first.block_hashes:
+            del cache._cache[hash_ + bytes(4)]
+        self.assertEqual(dict(cache._cache), {})
+        other = self.request("b", list(range(100, 100 + 19 * SIZE)))
+        self.manager.allocate_slots(other, 19 * SIZE)  # the whole pool
+        given = self.manager.get_block_ids("b")
+        self.assertLessEqual(set(taken), set(given[0]))
+        self.manager.free(other)
+        blocks, found, _ = self.manager.get_computed_blocks(self.request(
+            "c", other.all_token_ids))
+        self.assertEqual((found, blocks.get_block_ids()[0]), (18 * SIZE, given[0][:18]))
+        self.manager.allocate_slots(self.request("d", list(range(18))), 18)
+        blocks, found, _ = self.manager.get_computed_blocks(self.request("e", list(range(18))))
+        self.assertEqual((found, blocks.get_block_ids()[0]),
+                         (16, self.manager.get_block_ids("d")[0][:4]))
+
     def test_event_has_the_fields_of_its_request(self):
         self.start(num_hash_lookahead_tokens=1)
         request = self.request("a", list(range(10)))

@@ -215,6 +215,62 @@ class Hybrid(unittest.TestCase):
         ours.close()
         return total
 
+    def test_lookups_miss_what_is_taken_out_of_the_map_as_vllms_do(self):
+        found, missed = 0, 0
+        for seed in range(24):
+            with self.subTest(seed=seed):
+                rng = random.Random(seed)
+                windows = [None, *(rng.choice((None, 3, 5, 9, 17))
+                                   for _ in range(rng.randrange(3)))]
+                use_eagle = seed % 3 == 0
+                each = [SIZE] * len(windows) if use_eagle else [
+                    rng.choice((SIZE, 2 * SIZE)) for _ in windows]
+                each = each if len(each) > 1 else [SIZE]
+                made = [kind(config(4000, windows, each), LONGEST,
+                             scheduler_block_size=math.lcm(*each), hash_block_size=SIZE,
+                             max_in_flight_tokens=LONGEST, use_eagle=use_eagle)
+                        for kind in (vllm.KVCacheManager, KVCacheManager)]
+                counts = self.take_out(rng, made, each)
+                found, missed = found + counts[0], missed + counts[1]
+                made[0].close()
+        self.assertGreater(found, 0)
+        self.assertGreater(missed, 0)
+
+    def take_out(self, rng, made, each):
+        """Requests with one beginning are cached, some blocks are taken out, and then put back."""
+        beginning, requests = [rng.randrange(9) for _ in range(80)], []
+        maps = [manager.block_pool.cached_block_hash_to_block for manager in made]
+        for number in range(4):
+            request = make_request(f"r{number}", beginning[:rng.randrange(80)] + [
+                number] * rng.randrange(1, 40))
+            requests.append(request)
+            for manager in made:
+                blocks, count, _ = manager.get_computed_blocks(request)
+                manager.allocate_slots(request, request.num_tokens - count, count, blocks)
+                manager.free(request)
+        found, missed = 0, 0
+        for _ in range(12):
+            out = []
+            for _ in range(rng.randrange(1, 4)):
+                group = rng.randrange(len(each))
+                scale = each[group] // SIZE
+                hashes = rng.choice(requests).block_hashes[scale - 1::scale]
+                key = rng.choice(hashes or [b""]) + group.to_bytes(4, "big")
+                if all(key in each_map._cache for each_map in maps):
+                    out.append((key, [each_map._cache.pop(key) for each_map in maps]))
+            for request in requests:
+                counts = [manager.get_computed_blocks(request)[1] for manager in made]
+                self.assertEqual(*counts)
+                missed += counts[0]
+            for key, blocks in out:
+                for each_map, block in zip(maps, blocks):
+                    each_map._cache[key] = block
+            for request in requests:
+                counts = [manager.get_computed_blocks(request)[1] for manager in made]
+                self.assertEqual(*counts)
+                found += counts[0]
+        return found, found - missed
+
     def test_managers_of_groups_are_known_by_the_classes_of_vllms(self):
         self.addCleanup(setattr, kv_cache_manager, "KVCacheManager", KVCacheManager)
         vllm_plugin.install()

@@ -267,6 +267,21 @@ class Hybrid(unittest.TestCase):
                 refused += self.play_cached_states(seed, 110)[1]
         self.assertGreater(refused, 0)
 
+    def test_shared_prefix_ends_where_full_attention_does(self):
+        """Also where its blocks have fewer tokens than those of the states."""
+        for size in (4, 8):
+            made = config(60, [None], [size])
+            made.kv_cache_groups.append(fixed_group(
+                "MambaSpec", block_size=8, mamba_cache_mode="align", num_speculative_blocks=0))
+            manager = vllm.KVCacheManager(made, 512, 8, 4)
+            self.assertEqual(manager.block_pool.get_num_free_blocks(), 59)
+            manager.new_step_starts()
+            manager.allocate_slots(make_hashed("a", range(16)), 16)
+            manager.new_step_starts()
+            longer = make_hashed("b", range(40))
+            self.assertEqual(manager.get_computed_blocks(longer)[1:], (16, 0))
+            manager.close()
+
     def test_cached_block_of_a_request_can_be_touched(self):
         """Also one that its window shows no more to tokens that the block's end precedes."""
         for windows, each in (((None, 9), (4, 4)), ((None, 9, -8), (4, 4, 4)), ((None, 9), (8, 4))):

@@ -105,6 +105,18 @@ class Scratch(unittest.TestCase):
                 found += self.play(seed, 400, ByHash, make_hashed).found
         self.assertGreater(found, 0)
 
+    def test_rings_without_prefix_caching(self):
+        for seed in range(400, 406):
+            with self.subTest(seed=seed):
+                windows, sizes = [Ring(), None, 9][:2 + seed % 2], [RING, SIZE, SIZE]
+                sizes = sizes[:len(windows)]
+                manager = vllm.KVCacheManager(config(110, windows, sizes), 512, RING, SIZE,
+                                              enable_caching=False)
+                engine = Engine(self, manager, make_request, windows, sizes, 110, seed % 3)
+                Script(seed, seed % 3).play([engine], 150)
+                manager._cache.check()
+                manager.close()
+
     def test_replay_gets_new_blocks_and_shares_the_others(self):
         windows, sizes = [None, Replayed(8)], [4, 4]
         manager = vllm.KVCacheManager(config(60, windows, sizes), 512, 4, 4)
