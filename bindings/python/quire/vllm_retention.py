@@ -12,8 +12,8 @@ the places at which a prompt can be resumed are a span earlier.
 
 A place that several requests pass is kept if one of them keeps it.
 
-The rules are those of reachable_block_mask and replay_boundaries of vLLM 0.33.0
-(vllm/v1/core/single_type_kv_cache_manager.py and kv_cache_coordinator.py).
+The rules are those of vLLM 0.33.0: reachable_block_mask of its managers of single types, and
+replay_boundaries of its coordinators.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ class Engine:
             loaded = source.randrange(left // self.span + 1) * self.span % left \
                 if source.random() < 0.2 and self.loads else 0
             request.is_carried = bool(self.replay and loaded and source.random() < 0.5)
-            if not request.is_carried and found + loaded <= self.replay:
+            if self.replay and not request.is_carried and found + loaded <= self.replay:
                 found, loaded, blocks = 0, 0, None
             replayed = 0 if request.is_carried else self.replay if found + loaded else 0
             request.hit = found + loaded
