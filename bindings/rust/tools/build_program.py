@@ -3,23 +3,21 @@
 
     build_program.py TARGET_FOLDER CARGO OUTPUT NAME MANIFEST PROFILE
 
-PROFILE is release or dev. Several checkouts may share the target folder, so that dependencies are
-compiled once. Their programs have the same names there, so a lock is held from the build to the
-copy.
+PROFILE is release or dev. Programs of all checkouts have the same names in the target folder, so
+it is one checkout's alone until the program was copied.
 """
 
-import fcntl
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 
+import shared_target
+
 target, cargo, output, name, manifest, profile = sys.argv[1:]
 folder = pathlib.Path(target)
-folder.mkdir(parents=True, exist_ok=True)
-with open(folder / "lock", "w") as lock:
-    fcntl.flock(lock, fcntl.LOCK_EX)
+with shared_target.turn(folder, pathlib.Path(__file__).resolve().parents[3]):
     # Programs of the dev profile are for tests, so they need no debug information.
     subprocess.run([cargo, "build", "--offline", "--locked", "--quiet", "--profile", profile,
                     "--manifest-path", manifest], check=True,

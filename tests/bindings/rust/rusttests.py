@@ -7,6 +7,7 @@ PART is crates, example, example_lint or packages.
 """
 
 import argparse
+import contextlib
 import glob
 import json
 import os
@@ -17,8 +18,11 @@ import sys
 import tarfile
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+HERE = pathlib.Path(__file__).resolve()
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[3] / "bindings" / "rust" / "tools")]
+
 import report  # noqa: E402
+import shared_target  # noqa: E402
 
 # Nothing is downloaded: ./dev setup rust has fetched what is needed.
 OFFLINE = ["--offline", "--locked"]
@@ -200,7 +204,11 @@ def main():
     report.add_option(parser)
     options = parser.parse_args()
     more = [options.program.resolve()] if options.program else []
-    cases = globals()[options.part](Cargo(options.cargo, options.root), *more)
+    cargo = Cargo(options.cargo, options.root)
+    # The example was built before.
+    with (contextlib.nullcontext() if options.program else
+          shared_target.turn(os.environ["CARGO_TARGET_DIR"], options.root.resolve())):
+        cases = globals()[options.part](cargo, *more)
     return report.write(cases, options.gtest_output)
 
 
