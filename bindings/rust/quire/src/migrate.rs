@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quire_sys as sys;
 
 use crate::call::{count, desc, first, first_mut, in_time, invoke, nanoseconds, stride_of};
-use crate::{Cache, ErrorKind, PoolSize, Result, Shard};
+use crate::{Cache, Error, ErrorKind, PoolSize, Result, Shard};
 
 // How long one try blocks others from asking where the cache is.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -29,7 +29,8 @@ pub struct MigrateOptions<'a> {
     pub copy_host_tier: bool,
     /// Lists the blocks that moved along.
     pub list_moves: bool,
-    /// How long to wait for steps that still run; `None`: for ever.
+    /// How long to wait for steps that still run; `None`: for ever. Not for
+    /// [`Cache::try_migrate`].
     pub timeout: Option<Duration>,
 }
 
@@ -77,17 +78,68 @@ pub struct Migration {
     pub moves: Vec<BlockMove>,
 }
 
+/// True if the cache has moved; how much, and the list of moves.
+type Moved = (bool, sys::quire_migrate_info, Vec<BlockMove>);
+
 impl Cache {
-    /// Moves the cache, all of it or nothing. Waits for finished steps. Batches and queues from
-    /// before the move can no longer be used: make new ones. [`crate::ErrorKind::Busy`] while
-    /// tables are read ([`crate::HostTables`]).
+    /// Moves the cache to other devices, also to those of another vendor, or to pools of another
+    /// size: all of it, or nothing. Sequences, their K and V, cached prefixes and the host tier
+    /// move along, and nothing is computed again. First waits until the finished steps have run.
+    ///
+    /// The cache keeps its new devices open, and the old ones for as long as their memory holds the
+    /// host tier. Batches and queues from before the move can no longer be used: calls on those
+    /// batches are [`ErrorKind::Stale`], and steps on those queues [`ErrorKind::Argument`].
+    ///
+    /// [`ErrorKind::Busy`]: a step is open or not finished, tables are read
+    /// ([`crate::HostTables`]), a hand-over goes on, or the cache is being moved already.
+    /// [`ErrorKind::Timeout`]: steps still run. [`ErrorKind::Argument`]: the shards or the numbers
+    /// of blocks are wrong. [`ErrorKind::Unsupported`]: a target cannot serve the cache, or a
+    /// leader's or follower's numbers of blocks would change. [`ErrorKind::DeviceMemory`]: both
+    /// pools do not fit at once. [`ErrorKind::DeviceLost`]: a device failed during a copy. After
+    /// any of them the cache goes on where it is.
+    ///
+    /// ```
+    /// # fn f(cache: quire::Cache, instance: quire::Instance) -> quire::Result<()> {
+    /// use quire::{BatchOptions, DeviceOptions, MigrateOptions, PoolSize, Shard};
+    ///
+    /// let device = instance.open_device(DeviceOptions::default())?; // of any backend
+    /// let moved = cache.migrate(MigrateOptions {
+    ///     shards: &[Shard::whole(&device)],
+    ///     size: PoolSize::Blocks(4096),
+    ///     ..MigrateOptions::default()
+    /// })?;
+    /// if moved.is_moved {
+    ///     let queue = device.queue()?;
+    ///     let batch = cache.batch(BatchOptions::default())?; // and go on with these
+    ///     # drop((queue, batch));
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn migrate(&self, options: MigrateOptions<'_>) -> Result<Migration> {
+        self.move_by(&options, |desc| self.move_in_time(desc, &options))
+    }
+
+    /// As [`Cache::migrate`], but does not wait for steps: [`ErrorKind::Busy`] while finished ones
+    /// still run.
+    pub fn try_migrate(&self, options: MigrateOptions<'_>) -> Result<Migration> {
+        if options.timeout.is_some() {
+            let message = "timeout is set, but try_migrate does not wait for steps";
+            return Err(Error::argument(message));
+        }
+        self.move_by(&options, |desc| self.move_once(desc, &options, None))
+    }
+
+    fn move_by(
+        &self,
+        options: &MigrateOptions<'_>,
+        run: impl FnOnce(sys::quire_migrate_desc) -> Result<Moved>,
+    ) -> Result<Migration> {
         if let Some(blocks) = options.group_blocks {
             if blocks.len() != self.inner.groups.len() {
                 let (given, groups) = (blocks.len(), self.inner.groups.len());
                 let message =
                     format!("group_blocks has {given} numbers; there are {groups} groups");
-                return Err(crate::Error::argument(message));
+                return Err(Error::argument(message));
             }
         }
         let shards: Vec<_> = options.shards.iter().map(Shard::raw).collect();
@@ -110,7 +162,7 @@ impl Cache {
                 desc.reserve_bytes = reserve;
             }
         }
-        let (is_moved, info, moves) = self.move_in_time(desc, &options)?;
+        let (is_moved, info, moves) = run(desc)?;
         Ok(Migration {
             is_moved,
             blocks_moved: info.blocks_moved,
@@ -131,11 +183,12 @@ impl Cache {
         &self,
         desc: sys::quire_migrate_desc,
         options: &MigrateOptions<'_>,
-    ) -> Result<(bool, sys::quire_migrate_info, Vec<BlockMove>)> {
-        let end = options.timeout.map(|time| Instant::now() + time);
+    ) -> Result<Moved> {
+        // An end past the clock's range never comes.
+        let end = options.timeout.and_then(|time| Instant::now().checked_add(time));
         loop {
             let left = end.map_or(PATIENCE, |end| end.saturating_duration_since(Instant::now()));
-            match self.move_once(desc, options, left.min(PATIENCE)) {
+            match self.move_once(desc, options, Some(left.min(PATIENCE))) {
                 Err(error) if error.kind() == ErrorKind::Timeout && !left.is_zero() => {
                     std::thread::yield_now();
                 }
@@ -144,20 +197,20 @@ impl Cache {
         }
     }
 
+    /// Moves the cache, or leaves it; waits for steps for so long. `None`: not at all.
     fn move_once(
         &self,
         desc: sys::quire_migrate_desc,
         options: &MigrateOptions<'_>,
-        patience: Duration,
-    ) -> Result<(bool, sys::quire_migrate_info, Vec<BlockMove>)> {
+        patience: Option<Duration>,
+    ) -> Result<Moved> {
         let has_host_tier = self.info()?.host_bytes != 0;
         let inner = &self.inner;
         // Calls that ask where the cache is wait until the move is over.
         let mut placement = inner.placement.write().unwrap_or_else(PoisonError::into_inner);
         let queues = inner.known_queues();
-        let (status, info, moves) =
+        let (is_moved, info, moves) =
             inner.while_moving(|| self.migrate_with(desc, options, patience))?;
-        let is_moved = status != sys::QUIRE_S_NO_BLOCKS;
         if is_moved {
             // The host tier may still be in memory of a device from before.
             let keeps = has_host_tier && !options.copy_host_tier;
@@ -174,22 +227,31 @@ impl Cache {
         &self,
         mut desc: sys::quire_migrate_desc,
         options: &MigrateOptions<'_>,
-        patience: Duration,
-    ) -> Result<(sys::quire_status, sys::quire_migrate_info, Vec<BlockMove>)> {
+        patience: Option<Duration>,
+    ) -> Result<Moved> {
         let mut moves = vec![BlockMove::default(); usize::from(options.list_moves)];
         loop {
             desc.moves = first_mut(&mut moves);
             desc.move_capacity = count("moves", moves.len())?;
             let mut info = desc!(quire_migrate_info {});
-            let cache = self.inner.pointer();
-            let time = nanoseconds(Some(patience));
-            let status = invoke!(self.inner.api, cache_migrate_wait(cache, &desc, &mut info, time));
-            let status = in_time(status?)?;
-            if status != sys::QUIRE_S_INCOMPLETE {
-                moves.truncate(info.move_count as usize);
-                return Ok((status, info, moves));
+            let (api, cache) = (self.inner.api, self.inner.pointer());
+            let status = match patience {
+                Some(_) => {
+                    let time = nanoseconds(patience);
+                    in_time(invoke!(api, cache_migrate_wait(cache, &desc, &mut info, time))?)?
+                }
+                None => invoke!(api, cache_migrate(cache, &desc, &mut info))?,
+            };
+            match status {
+                sys::QUIRE_S_INCOMPLETE => {
+                    moves.resize(info.move_count as usize, BlockMove::default());
+                }
+                sys::QUIRE_S_NO_BLOCKS => return Ok((false, info, Vec::new())),
+                _ => {
+                    moves.truncate(info.move_count as usize);
+                    return Ok((true, info, moves));
+                }
             }
-            moves.resize(info.move_count as usize, BlockMove::default());
         }
     }
 }
