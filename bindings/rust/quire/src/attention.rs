@@ -158,6 +158,7 @@ impl Step {
 
     /// Locks the batch against commits, if this step is the last one committed into it.
     fn hold_batch(&self) -> Result<MutexGuard<'_, sys::quire_step>> {
+        self.cache.check_kept()?;
         let committed = self.batch()?.committed();
         if *committed != self.handle {
             let message = "a later step was committed into the step's batch";

@@ -245,6 +245,9 @@ unsafe impl Sync for BatchInner {}
 
 impl Drop for BatchInner {
     fn drop(&mut self) {
+        if self.cache.check_kept().is_err() {
+            return; // the library keeps it until the process ends
+        }
         self.cache.sync();
         let gone = invoke!(self.api, batch_destroy(self.pointer.as_ptr()));
         if gone.is_err_and(|error| error.kind() == ErrorKind::Busy) {
@@ -404,6 +407,7 @@ impl Batch {
     /// # Ok(()) }
     /// ```
     pub fn tables(&self, group: u32) -> Result<HostTables<'_>> {
+        self.inner.cache.check_kept()?;
         let is_here = self.inner.cache.placement.read().is_ok_and(|at| at.devices.is_empty());
         if !is_here {
             return Err(Error::new(

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -247,6 +247,7 @@ pub(crate) struct CacheInner {
     readers: AtomicIsize,
     // Stays open while it is attached.
     pub(crate) tier: Mutex<Option<Arc<TierInner>>>,
+    pub(crate) is_abandoned: AtomicBool,
     _instance: Arc<InstanceInner>,
 }
 
@@ -260,12 +261,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Drop for CacheInner {
     fn drop(&mut self) {
-        self.sync();
+        if self.check_kept().is_err() {
+            return; // the library keeps it until the process ends
+        }
+        let all_ran = self.sync();
         self.end_what_is_dropped();
         if lock(&self.tier).is_some() {
             let _ = invoke!(self.api, cache_detach_tier_wait(self.pointer(), u64::MAX));
         }
-        let _ = invoke!(self.api, cache_destroy(self.pointer()));
+        let destroyed = invoke!(self.api, cache_destroy(self.pointer()));
+        if destroyed.is_err() && !all_ran {
+            // Else no one could abandon its devices any more.
+            let mut info = desc!(quire_abandon_info {});
+            let _ = invoke!(self.api, cache_abandon(self.pointer(), &mut info));
+        }
     }
 }
 
@@ -283,12 +292,22 @@ impl CacheInner {
         }
     }
 
-    /// Waits for all steps. A stopped queue runs none.
-    pub(crate) fn sync(&self) {
-        let queues = lock(&self.queues).clone();
-        for queue in queues {
-            let _ = queue.sync();
+    /// [`ErrorKind::Stale`] after an abandon. Asked before a lock that may be held during a call,
+    /// which may be stuck inside a driver.
+    pub(crate) fn check_kept(&self) -> Result<()> {
+        if self.is_abandoned.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Stale, "the cache was abandoned"));
         }
+        Ok(())
+    }
+
+    /// Waits for all steps. A stopped queue runs none. Returns false if a queue was abandoned, so
+    /// that its steps may never be done.
+    pub(crate) fn sync(&self) -> bool {
+        let queues = lock(&self.queues).clone();
+        let is_stale = |error: Error| error.kind() == ErrorKind::Stale;
+        let abandoned = queues.iter().filter(|queue| queue.sync().is_err_and(is_stale)).count();
+        abandoned == 0
     }
 
     pub(crate) fn end_sequence_later(&self, handle: sys::quire_seq) {
@@ -312,12 +331,15 @@ impl CacheInner {
 
     /// Destroys dropped objects that were busy while a step was open or the cache moved.
     pub(crate) fn end_what_is_dropped(&self) {
+        if self.check_kept().is_err() {
+            return;
+        }
         let mut ended = lock(&self.ended);
         if ended.is_empty() {
             return;
         }
         let is_busy =
-            |result: Result<i32>| result.is_err_and(|error| error.kind() == crate::ErrorKind::Busy);
+            |result: Result<i32>| result.is_err_and(|error| error.kind() == ErrorKind::Busy);
         ended
             .sequences
             .retain(|&handle| is_busy(invoke!(self.api, seq_end(self.pointer(), handle, 0))));
@@ -444,6 +466,7 @@ impl Instance {
             ended: Mutex::default(),
             readers: AtomicIsize::new(0),
             tier: Mutex::default(),
+            is_abandoned: AtomicBool::new(false),
             _instance: self.inner.clone(),
         };
         let mut info = desc!(quire_cache_info {});

@@ -96,6 +96,7 @@ impl Cache {
             followers: options.followers,
         });
         let inner = &self.inner;
+        inner.check_kept()?;
         let mut attached = inner.tier.lock().unwrap_or_else(PoisonError::into_inner);
         let store = tier.inner.pointer();
         invoke!(inner.api, cache_attach_tier(inner.pointer(), store, &desc))?;
@@ -108,6 +109,7 @@ impl Cache {
     /// again.
     pub fn detach_tier(&self, timeout: Option<Duration>) -> Result<()> {
         let inner = &self.inner;
+        inner.check_kept()?;
         let mut attached = inner.tier.lock().unwrap_or_else(PoisonError::into_inner);
         let limit = nanoseconds(timeout);
         let status = invoke!(inner.api, cache_detach_tier_wait(inner.pointer(), limit))?;

@@ -6,13 +6,14 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::panic::RefUnwindSafe;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use quire_sys as sys;
 
 use crate::call::{c_text, contained, count, desc, flags, invoke, made, Api};
 use crate::instance::InstanceInner;
-use crate::{Instance, Result};
+use crate::{Error, ErrorKind, Instance, Result};
 
 /// Tasks that may run at the same time, each once: see [`DeviceOptions::run_tasks`].
 pub struct Tasks<'a> {
@@ -101,6 +102,7 @@ pub(crate) struct DeviceInner {
     pub(crate) api: Api,
     pub(crate) pointer: NonNull<sys::quire_device>,
     run_tasks: ManuallyDrop<Option<Box<Box<RunTasks>>>>, // the library has its address
+    pub(crate) is_abandoned: AtomicBool,
     _instance: Arc<InstanceInner>,
 }
 
@@ -109,6 +111,16 @@ unsafe impl Send for DeviceInner {}
 unsafe impl Sync for DeviceInner {}
 // A panic in the engine's callback is caught before it gets here.
 impl RefUnwindSafe for DeviceInner {}
+
+impl DeviceInner {
+    /// [`ErrorKind::Stale`] after an abandon.
+    pub(crate) fn check_kept(&self) -> Result<()> {
+        if self.is_abandoned.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Stale, "the device was abandoned"));
+        }
+        Ok(())
+    }
+}
 
 impl Drop for DeviceInner {
     fn drop(&mut self) {
@@ -162,6 +174,7 @@ impl Instance {
             api: self.inner.api,
             pointer: made(out)?,
             run_tasks: ManuallyDrop::new(hook),
+            is_abandoned: AtomicBool::new(false),
             _instance: self.inner.clone(),
         };
         Ok(Device { inner: Arc::new(inner) })

@@ -2,6 +2,7 @@
 
 #![doc = include_str!("../README.md")]
 
+mod abandon;
 mod attention;
 mod batch;
 mod cache;
@@ -26,6 +27,7 @@ mod size;
 mod step;
 mod tier;
 
+pub use abandon::Abandoned;
 pub use attention::{Attend, KvWrite, Merge, Operand};
 pub use batch::{
     AttentionOptions, Batch, BatchOptions, BatchViews, HostTables, Rope, RopeScaling, Views,

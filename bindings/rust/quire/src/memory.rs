@@ -125,7 +125,8 @@ impl Device {
     ///
     /// # Safety
     /// `[pointer, pointer + size_bytes)` stays mapped, and no one else writes to it, until the
-    /// memory is dropped.
+    /// memory is dropped; and until the process ends if the device, or a queue that was given the
+    /// memory, is abandoned ([`Device::abandon`], [`Queue::abandon`]).
     pub unsafe fn import_memory(&self, pointer: *mut c_void, size_bytes: u64) -> Result<Memory> {
         if pointer.is_null() {
             return Err(Error::argument("the pointer to import is NULL"));
@@ -175,6 +176,7 @@ impl Memory {
     }
 
     fn at<T: Element>(&self, offset_bytes: u64, count: usize) -> Result<*mut u8> {
+        self.inner.device.check_kept()?;
         if self.inner.host.is_null() {
             return Err(Error::new(
                 ErrorKind::Unsupported,

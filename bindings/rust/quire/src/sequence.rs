@@ -27,7 +27,8 @@ pub(crate) struct NamespaceInner {
 impl Drop for NamespaceInner {
     fn drop(&mut self) {
         let cache = &self.cache;
-        if invoke!(cache.api, namespace_destroy(cache.pointer(), self.handle)).is_err() {
+        let gone = invoke!(cache.api, namespace_destroy(cache.pointer(), self.handle));
+        if gone.is_err_and(|error| error.kind() == ErrorKind::Busy) {
             cache.end_namespace_later(self.handle);
         }
     }

@@ -99,6 +99,7 @@ fn check_room(items: &[Item], results: &[ItemResult]) -> Result<()> {
 }
 
 fn check_batch(cache: &Arc<CacheInner>, batch: Option<&Batch>) -> Result<()> {
+    cache.check_kept()?;
     match batch {
         Some(batch) if !Arc::ptr_eq(&batch.inner.cache, cache) => {
             Err(Error::argument("the batch belongs to another cache"))
