@@ -39,7 +39,8 @@ pub enum ErrorKind {
     Limit,
     /// An operating system call failed; [`Error::native_code`] is its error number.
     Os,
-    /// A wait ran out of time; nothing changed.
+    /// A wait ran out of time; nothing changed, except perhaps by a request to a store
+    /// ([`crate::Tier::put`]).
     Timeout,
     /// A bug in the library, or a status that this crate does not know.
     Internal,
@@ -67,11 +68,14 @@ impl Error {
         Self::new(ErrorKind::Timeout, "timed out; nothing changed")
     }
 
+    /// An operating system call failed with this error number.
+    pub(crate) fn of_system(message: impl Into<String>, native_code: i64) -> Self {
+        Self { native_code, ..Self::new(ErrorKind::Os, message) }
+    }
+
     /// The error of a writer or reader that a caller passed.
     pub(crate) fn of_io(error: &std::io::Error) -> Self {
-        let mut made = Self::new(ErrorKind::Os, error.to_string());
-        made.native_code = error.raw_os_error().map_or(0, i64::from);
-        made
+        Self::of_system(error.to_string(), error.raw_os_error().map_or(0, i64::from))
     }
 
     #[cold]

@@ -26,6 +26,7 @@ mod shape;
 mod size;
 mod step;
 mod tier;
+mod tier_value;
 
 pub use abandon::Abandoned;
 pub use attention::{Attend, KvWrite, Merge, Operand};
@@ -52,7 +53,8 @@ pub use session::{SessionIdentity, SessionInfo};
 pub use shape::{DType, Group, GroupKind, Scale, Shard};
 pub use size::{Bound, SizeEstimate, SizeModel};
 pub use step::{OpenStep, Preempt, Step, StepOptions};
-pub use tier::{Tier, TierOptions, TierStats};
+pub use tier::{Tier, TierInfo, TierOptions, TierStats};
+pub use tier_value::{TierLabel, TierRecord, TierRecords};
 
 /// A token id; [`UNKNOWN_TOKEN`] stands for one that is still being sampled.
 pub type Token = u32;

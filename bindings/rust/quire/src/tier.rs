@@ -34,16 +34,38 @@ mirror! {
     }
 }
 
-/// A store below the device, on disk for example, for [`crate::Cache::attach_tier`]. Clones are the
-/// same tier. It closes when the last clone is dropped and no cache has it, and waits for the store
-/// then.
+/// A store's properties: `quire_store_info` of tier.h.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TierInfo {
+    /// It always knows what it has.
+    pub is_indexed: bool,
+    /// What was flushed is there after the next open.
+    pub is_persistent: bool,
+    /// Other processes put and remove too.
+    pub is_remote: bool,
+    /// It knows [`Tier::compact`].
+    pub compacts: bool,
+    /// A larger value is refused.
+    pub max_value_bytes: u64,
+    /// Room for values, with all that the store keeps beside them; 0: not known.
+    pub capacity_bytes: u64,
+    /// Requests that it works on at a time.
+    pub max_requests: u32,
+    /// Where it keeps values, for people.
+    pub place: String,
+}
+
+/// A store below the device, on disk for example, for [`crate::Cache::attach_tier`] or for values
+/// of the engine's own ([`Tier::put`]). Clones are the same tier. It closes when the last clone is
+/// dropped and no cache has it, and waits for the store then.
 #[derive(Clone)]
 pub struct Tier {
     pub(crate) inner: Arc<TierInner>,
 }
 
 pub(crate) struct TierInner {
-    api: Api,
+    pub(crate) api: Api,
     pointer: NonNull<sys::quire_tier>,
     _instance: Arc<InstanceInner>,
 }
@@ -100,6 +122,23 @@ impl Instance {
 }
 
 impl Tier {
+    /// Returns the store's properties.
+    pub fn info(&self) -> Result<TierInfo> {
+        let mut info = desc!(quire_store_info {});
+        invoke!(self.inner.api, tier_get_info(self.inner.pointer(), &mut info))?;
+        let has = |flag: u32| info.flags & flag != 0;
+        Ok(TierInfo {
+            is_indexed: has(sys::QUIRE_STORE_INDEXED),
+            is_persistent: has(sys::QUIRE_STORE_PERSISTENT),
+            is_remote: has(sys::QUIRE_STORE_REMOTE),
+            compacts: has(sys::QUIRE_STORE_COMPACTS),
+            max_value_bytes: info.max_value_bytes,
+            capacity_bytes: info.capacity_bytes,
+            max_requests: info.max_requests,
+            place: sys::text(&info.place),
+        })
+    }
+
     /// Returns the store's counts.
     pub fn stats(&self) -> Result<TierStats> {
         let mut stats = desc!(quire_store_stats {});
