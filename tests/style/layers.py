@@ -29,7 +29,8 @@ STEPS = [["loads", "name_space", "pressure", "sequence_keys", "tier_orders", "to
          ["changes", "plan", "preemption", "retreat", "withdrawal"],
          ["drafts", "needs", "rollback", "sequences", "taking"],
          ["admission", "leases"],
-         ["lease_prefixes", "steps"]]
+         ["lease_prefixes", "steps"],
+         ["lease_runs"]]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
 
