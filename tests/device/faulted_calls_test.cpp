@@ -338,6 +338,7 @@ class Engine {
         EXPECT_EQ(hits, 16u);
         ok(api.seq_end(cache, probe, 0, &error));
         FaultedLease(api, cache, queue);
+        FaultedInsert(api, instance);
         take_back();
         forks();
         drafts();

@@ -84,4 +84,59 @@ class FaultedLease {
     quire_step step_ = 0;
 };
 
+// What a lease inserts in one call, which serves a cache of one group: one without memory, made and
+// destroyed here.
+class FaultedInsert {
+ public:
+    FaultedInsert(const quire_api &table, quire_instance *instance) : api_(table) {
+        error_.struct_size = sizeof error_;
+        auto group = described<quire_group_desc>();
+        group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
+        auto desc = described<quire_cache_desc>();
+        desc.groups = &group;
+        desc.group_count = 1;
+        desc.group_stride = sizeof group;
+        desc.blocks = 8;
+        desc.block_tokens = 4;
+        ok(api_.cache_create(instance, &desc, &cache_, &error_));
+        auto lease_desc = described<quire_lease_desc>();
+        ok(api_.lease_create(cache_, &lease_desc, &lease_, &error_));
+        take();
+        insert();
+        ok(api_.lease_end(cache_, lease_, &error_));
+        ok(api_.cache_destroy(cache_, &error_));
+    }
+
+ private:
+    void ok(quire_status status) { ASSERT_EQ(status, QUIRE_OK) << error_.message; }
+
+    void take() {
+        auto desc = described<quire_step_desc>();
+        auto result = described<quire_lease_result>();
+        quire_step step = 0;
+        ok(api_.step_begin(cache_, &desc, nullptr, 0, 0, nullptr, 0, nullptr, 0, &step, &error_));
+        ok(api_.lease_take(cache_, step, lease_, 0, 2, taken_, &result, &error_));
+        ok(api_.step_commit(cache_, step, nullptr, &error_));
+        ok(api_.step_finish(cache_, step, nullptr, QUIRE_STEP_OK, &error_));
+    }
+    void insert() {
+        auto result = described<quire_lease_result>();
+        int64_t tokens[8], slots[8];
+        for (int i = 0; i < 8; ++i) {
+            tokens[i] = 700 + i;
+            slots[i] = int64_t{taken_[i / 4]} * 4 + i % 4;
+        }
+        int32_t named[2] = {};
+        ok(api_.lease_insert(cache_, lease_, tokens, slots, 8, named, &result, &error_));
+        EXPECT_EQ(result.blocks, 2u);
+        EXPECT_EQ(named[1], taken_[1]);
+    }
+
+    const quire_api &api_;
+    quire_error error_{};
+    quire_cache *cache_ = nullptr;
+    quire_lease lease_ = 0;
+    int32_t taken_[2] = {};
+};
+
 }  // namespace quire::test
