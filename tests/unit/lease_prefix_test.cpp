@@ -122,7 +122,7 @@ TEST(LeasePrefix, a_count_that_no_run_has_is_refused_before_the_tokens_are_read)
     const Tokens four = tokens_from(1, 4);
     const int32_t id = 1;
     int32_t named = 0;
-    auto result = quire_lease_result{};
+    auto result = described<quire_lease_result>();
     m.begin();
     EXPECT_EQ(m.api().lease_publish(m.cache(), m.open(), lease.lease, four.data(), 0xFFFFFFFC, &id,
                                     &named, &result, m.error()),
