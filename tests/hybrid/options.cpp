@@ -14,9 +14,10 @@ namespace {
 constexpr const char *kHelp =
     "quire-hybrid [options]: random schedules of bookkeeping-only caches with groups of any kind,\n"
     "checked against a model of what every slot holds\n"
-    "  --seeds N       how many seeds to play (1 with --first)\n"
-    "  --first S       the first one (1 with --seeds). Without either: as many of the seeds 1 to\n"
-    "                  20000 as QUIRE_TEST_EFFORT says, from one that QUIRE_TEST_SEED chooses\n"
+    "  --seeds N       how many seeds to play (with --first: 1 unless given)\n"
+    "  --first S       the first one (with --seeds: 1 unless given). Without both: as many of\n"
+    "                  the seeds 1 to 20000 as QUIRE_TEST_EFFORT says, from one that\n"
+    "                  QUIRE_TEST_SEED chooses\n"
     "  --ops N         operations of each (200); part of a seed's schedule\n"
     "  --seconds T     begin no seed after that time\n"
     "  --keep-going    do not stop at the first failure; list the seeds of each check\n"
