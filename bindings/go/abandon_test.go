@@ -11,12 +11,7 @@ import (
 // stuck is a cache on the cpu whose queue waits for a fence that has no signal yet.
 func stuck(t *testing.T) (*Instance, *Device, *Queue, *Cache, *Fence) {
 	t.Helper()
-	instance, err := NewInstance(InstanceOptions{})
-	must(t, err)
-	device, err := instance.OpenDevice(DeviceOptions{Backend: "cpu", Threads: 1})
-	must(t, err)
-	queue, err := device.NewQueue()
-	must(t, err)
+	instance, device, queue := openCPU(t)
 	cache, err := instance.NewCache(CacheOptions{
 		Groups: []Group{{Layers: 1, KVHeads: 1, HeadDim: 8, DType: F32}},
 		Shards: []Shard{{Device: device}}, Blocks: 16, BlockTokens: 4})
@@ -65,14 +60,14 @@ func TestAbandonedObjectsAreStale(t *testing.T) {
 
 func TestAbandonEndsTheWaitOfAnotherGoroutine(t *testing.T) {
 	instance, device, queue, cache, fence := stuck(t)
-	inside, behind := make(chan error, 1), make(chan error, 1)
+	inside, next := make(chan error, 1), make(chan error, 1)
 	go func() { inside <- queue.Sync() }()
 	time.Sleep(20 * time.Millisecond) // one is in the driver by now, or is refused later
-	go func() { behind <- queue.Signal(fence, 2) }()
+	go func() { next <- queue.Signal(fence, 2) }()
 	time.Sleep(20 * time.Millisecond)
 	must(t, queue.Abandon())
 	select {
-	case err := <-behind:
+	case err := <-next:
 		if err != nil { // nil: the backend took the signal while the other waited
 			refuses(t, ErrStale, err)
 		}

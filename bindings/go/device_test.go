@@ -29,7 +29,7 @@ func serveWith(t *testing.T, hostBytes uint64) *served {
 	return serveLayers(t, 1, hostBytes)
 }
 
-func serveLayers(t *testing.T, layers int, hostBytes uint64) *served {
+func openCPU(t *testing.T) (*Instance, *Device, *Queue) {
 	t.Helper()
 	instance, err := NewInstance(InstanceOptions{})
 	must(t, err)
@@ -37,6 +37,12 @@ func serveLayers(t *testing.T, layers int, hostBytes uint64) *served {
 	must(t, err)
 	queue, err := device.NewQueue()
 	must(t, err)
+	return instance, device, queue
+}
+
+func serveLayers(t *testing.T, layers int, hostBytes uint64) *served {
+	t.Helper()
+	instance, device, queue := openCPU(t)
 	cache, err := instance.NewCache(CacheOptions{
 		Groups: []Group{{Layers: layers, KVHeads: 1, HeadDim: 8, DType: F32}},
 		Shards: []Shard{{Device: device}}, Blocks: 16, BlockTokens: 4,

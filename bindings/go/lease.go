@@ -357,9 +357,9 @@ func (l Lease) Find(tokens []int64, how MatchHow, ids []int32) (int, error) {
 // named receives the block that is found at each place from now on; where the tokens were there
 // before, that is not the caller's, which is left alone. It returns how many blocks are new.
 //
-// ErrArg: a token is none, or the slots are not those of whole blocks that the lease has taken and
-// holds alone. ErrBusy: a step is open, or not done. ErrUnsupported: the cache has NoPrefix, or is
-// not one of one group with full attention. Nothing changed then.
+// ErrArg: a token is out of range, or the slots are not those of whole blocks that the lease has
+// taken and holds alone. ErrBusy: a step is open, or not done. ErrUnsupported: the cache has
+// NoPrefix, or is not one of one group with full attention. Nothing changed then.
 func (l Lease) Insert(tokens, slots []int64, named []int32) (int, error) {
 	count, entries, err := l.run(len(tokens))
 	if err != nil {

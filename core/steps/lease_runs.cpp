@@ -114,10 +114,11 @@ Status LeaseRuns::read_slots(const SlotRun &run) {
     const int64_t most = int64_t{books_.journal.pool(0).block_count()} * size;
     for (uint32_t i = 0; i < count; ++i) {
         const int64_t *slots = run.slots + uint64_t{i} * size, first = slots[0];
+        const auto begin = static_cast<uint64_t>(first);  // differences of wild slots wrap
         const bool is_one = first >= 0 && first < most;
         const uint32_t block = is_one ? block_of_slot(books_.geometry.span, first) : kNullBlock;
         wrong |= static_cast<uint64_t>(int64_t{block} * size ^ first);
-        for (uint32_t k = 1; k < size; ++k) wrong |= static_cast<uint64_t>(slots[k] - first - k);
+        for (uint32_t k = 1; k < size; ++k) wrong |= static_cast<uint64_t>(slots[k]) - begin - k;
         blocks_[i] = block;
     }
     if (wrong == 0) [[likely]]

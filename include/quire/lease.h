@@ -239,7 +239,7 @@ QUIRE_EXPORT quire_status quire_lease_find(quire_cache *cache, quire_lease lease
  * block s / block_tokens.
  *
  * Where the tree has the same tokens already, after a comparison of all of them, that block stays,
- * held or not as it was, and the caller's is left alone. Where it has none, the lease must have
+ * held or not as it was, and the caller's is left alone. Where it lacks them, the lease must have
  * taken the caller's block (QUIRE_LEASE_OWNED) and hold it alone. That block is published, and the
  * lease holds it once less. What is then cached of the run is evicted as if it had been given back
  * just now, the end first.

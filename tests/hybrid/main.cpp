@@ -66,7 +66,7 @@ int run(int argc, char **argv) {
         printf("%s", help().c_str());
         return 0;
     }
-    const quire_api *api = open_library(options.library);
+    const quire_api *api = open_library(options.path);
     const auto begin = std::chrono::steady_clock::now();
     const auto seconds = [begin] {
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -79,7 +79,7 @@ bool parse_options(int argc, char **argv, Options *options) {
         else if (name == "--trace")
             options->play.trace = true;
         else if (name == "--library")
-            options->library = value();
+            options->path = value();
         else if (name == "--plant")
             options->play.plant = plant_of(value());
         else if (name == "--help")

@@ -15,7 +15,7 @@ struct Options {
     double seconds = 0;  // no seed begins later; 0: no limit
     bool show_counts = false;
     bool keep_going = false;
-    std::string library;
+    std::string path;
     Play play;
 };
 

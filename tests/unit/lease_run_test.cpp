@@ -95,6 +95,9 @@ TEST(LeaseInsert, refuses_wrong_slots_and_tokens_and_changes_nothing) {
     auto shifted = slots_of(own);
     for (int64_t &slot : shifted) ++slot;
     refused(shifted);
+    auto wild = slots_of(own);
+    wild[0] = INT64_MAX, wild[1] = INT64_MIN;
+    refused(wild);
     for (int64_t wrong : {int64_t{-1}, int64_t{1} << 32, (int64_t{1} << 32) - 1, INT64_MIN}) {
         auto broken = tokens;
         broken[5] = wrong;

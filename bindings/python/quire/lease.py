@@ -152,8 +152,9 @@ class Lease:
         Returns the blocks that are found from now on, and how many of them are new. Where the
         tokens were there before, the caller's block is left alone.
 
-        Errors: ArgumentError, a token is none, or the slots are not those of whole blocks that the
-        lease has taken and holds alone; BusyError, a step is open or not done. Nothing changed.
+        Errors: ArgumentError, a token is out of range, or the slots are not those of whole blocks
+        that the lease has taken and holds alone; BusyError, a step is open or not done. Nothing
+        changed.
         """
         numbers = np.ascontiguousarray(tokens, np.int64)
         places = np.ascontiguousarray(slots, np.int64)

@@ -166,8 +166,8 @@ class Blocks:
         """Publishes the slots' pages and lets go of them, and returns those that are found from now
         on; new_count of them are new.
 
-        Errors: ArgumentError, a token is none, or the slots are not whole pages that the lease has
-        taken and holds alone. Nothing changed.
+        Errors: ArgumentError, a token is out of range, or the slots are not whole pages that the
+        lease has taken and holds alone. Nothing changed.
         """
         named = np.empty(count // self.page_size, ID)
         status = self._insert(self._pointer, lease, wide(tokens, count), slots, count,

@@ -11,7 +11,7 @@ these tokens see, so such groups beside bounded replay are refused.
 A hit ends at whole blocks of these groups too: so vLLM aligns it, and so a ring needs nothing of
 the tokens before.
 
-The library caches the blocks of all groups of a cache together, so these groups are none of its.
+The library caches the blocks of all groups of a cache together, so it does not know these groups.
 Their blocks come from the same pool, on a lease:
   - a request's growth takes them in the step that gives its sequence blocks, so that it gets all of
     its blocks or none

@@ -361,8 +361,8 @@ impl Lease {
     /// found at each place from now on. Where the tokens were there before, that is not the
     /// caller's, which is left alone.
     ///
-    /// [`ErrorKind::Argument`]: a token is none, or the slots are not those of whole blocks that
-    /// the lease has taken and holds alone. [`ErrorKind::Busy`]: a step is open or not done.
+    /// [`ErrorKind::Argument`]: a token is out of range, or the slots are not those of whole blocks
+    /// that the lease has taken and holds alone. [`ErrorKind::Busy`]: a step is open or not done.
     /// [`ErrorKind::Unsupported`]: the cache has [`crate::CacheOptions::no_prefixes`], or is not
     /// one of one group with full attention. Nothing changed then.
     pub fn insert(&self, tokens: &[i64], slots: &[i64], named: &mut [i32]) -> Result<usize> {
