@@ -39,30 +39,11 @@ from .vllm_events import Events
 from .vllm_pool import BlockPool
 from .vllm_request import skips_cache
 from .vllm_retention import dropping, retention_of
-from .vllm_spec import Spec
+from .vllm_served import served, why_theirs
 from .vllm_table import Table
 
 New = Tuple[List[KVCacheBlock], ...]  # blocks per group
 Computed = Union[Tuple[KVCacheBlocks, int], Tuple[KVCacheBlocks, int, int]]
-
-
-def _refuse(**asked: Any) -> None:
-    for name, value in asked.items():
-        if value:
-            raise UnsupportedError(f"{name.replace('_', ' ')} is not supported by quire.vllm: use "
-                                   "vLLM's own manager")
-
-
-def _check_cached(spec: Spec, use_eagle: bool) -> None:
-    """Refuses groups whose prefixes cannot be cached."""
-    drops = use_eagle and spec.has_states
-    replays = any(group.is_scratch and group.window for group in spec.groups)
-    _refuse(bounded_replay_beside_other_windows_or_Mamba=replays and (
-                spec.has_windows or spec.has_states),
-            prefix_caching_with_uncached_Mamba_or_cross_attention=spec.fixed or any(
-                group.is_uncached_state for group in spec.groups),
-            EAGLE_with_windows_beside_Mamba=drops and spec.has_windows,
-            EAGLE_beside_Mamba_with_blocks_of_different_sizes=drops and spec.is_mixed)
 
 
 def _processed(request: Any, computed: int) -> int:
@@ -86,7 +67,22 @@ class KVCacheManager:
     quire_host_blocks evicted blocks are kept in host memory, and found there: take_host_copies. The
     other arguments are vLLM's; without scheduler_block_size, which older versions do not pass,
     get_computed_blocks returns two values as theirs does.
+
+    Once vllm_plugin has installed it, vLLM's manager on Quire's blocks is made instead for models
+    that this one does not serve, or for which it finds less in the cache.
+
+    theirs  vLLM's manager on Quire's blocks, once it is installed
     """
+
+    theirs: Any = None
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        """This manager, or theirs."""
+        reason = why_theirs(*arguments, **named) if cls.theirs is not None else None
+        if reason is None:
+            return super().__new__(cls)
+        vllm_release.warn("vLLM's manager runs, on blocks of Quire: %s", reason)
+        return cls.theirs(*arguments, **named)
 
     def __init__(self, kv_cache_config: Any, max_model_len: int,
                  scheduler_block_size: Optional[int] = None, hash_block_size: Optional[int] = None,
@@ -98,17 +94,12 @@ class KVCacheManager:
                  enable_mamba_shared_prefix_checkpoint: bool = False,
                  instance: Optional[Instance] = None):
         vllm_release.check()
-        spec = Spec(kv_cache_config, min(max_in_flight_tokens or max_model_len, max_model_len),
-                    max_model_len, dcp_world_size, enable_caching)
-        _refuse(prefill_context_parallelism=pcp_world_size > 1,
-                hisparse=getattr(kv_cache_config, "hisparse_host_num_blocks", None) is not None,
-                hash_lookahead_past_a_block=num_hash_lookahead_tokens > min(
-                    filter(None, spec.sizes)))
+        spec = served(kv_cache_config, max_model_len, None, hash_block_size, max_in_flight_tokens,
+                      enable_caching, use_eagle, num_hash_lookahead_tokens,
+                      dcp_world_size=dcp_world_size, pcp_world_size=pcp_world_size)
         self.kv_cache_config = kv_cache_config
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching and not spec.crosses
-        if self.enable_caching:
-            _check_cached(spec, use_eagle)
         self.enable_kv_cache_events = enable_kv_cache_events
         self.use_eagle = use_eagle
         self.log_stats = log_stats
@@ -121,11 +112,6 @@ class KVCacheManager:
         self._answers_three = scheduler_block_size is not None
         self._spec, self._sizes = spec, spec.sizes
         self.host_blocks: int = getattr(kv_cache_config, "quire_host_blocks", 0)
-        _refuse(host_memory_without_prefix_caching=self.host_blocks and not self.enable_caching,
-                host_memory_for_a_windowed_model=self.host_blocks and spec.windowed,
-                host_memory_for_several_KV_cache_groups=self.host_blocks and len(spec.groups) > 1,
-                host_memory_for_a_model_that_needs_zeroed_blocks=self.host_blocks and getattr(
-                    kv_cache_config, "needs_kv_cache_zeroing", False))
         self._books = Books(instance, spec, kv_cache_config.num_blocks, self.enable_caching,
                             self.host_blocks)
         self._cache = self._books.cache

@@ -9,7 +9,6 @@ Threads: one, like vLLM's.
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence as Listed, Tuple
 
@@ -197,26 +196,6 @@ class Books:
                 else:
                     found = Changes(True, [], [])
         return found
-
-    def free_order(self) -> List[int]:
-        """The free and the cached blocks in the order in which they would be taken. Reads a dump of
-        the whole cache: for tests, and for whoever has time."""
-        heads, after = {}, {}
-        for line in self.cache.dump().splitlines():
-            record = json.loads(line)
-            if record.get("tier") == "host":
-                continue
-            if record["record"] == "list":
-                heads[record["list"]] = record["head"]
-            elif record["record"] == "block":
-                after[record["id"]] = record["next"]
-        order: List[int] = []
-        for name in ("free", "cached"):
-            at = heads[name]
-            while at is not None:
-                order.append(at)
-                at = after[at]
-        return order
 
     # Sequences.
 

@@ -18,13 +18,12 @@ from . import vllm, vllm_coordinator, vllm_release
 VARIABLE = "QUIRE_VLLM_MANAGER"
 
 
-def install() -> None:
+def install(always_theirs: bool = False) -> None:
     """Replaces vLLM's manager in this process, for schedulers that are made from now on, and lets
     its coordinators and their managers per group pass for vLLM's. Errors: UnsupportedError if this
     release of vLLM was not tested."""
     module: Any = importlib.import_module("vllm.v1.core.kv_cache_manager")
     vllm_release.check()
-    module.KVCacheManager = vllm.KVCacheManager
     theirs: Any = importlib.import_module("vllm.v1.core.kv_cache_coordinator")
     theirs.HybridKVCacheCoordinator.register(vllm_coordinator.HybridKVCacheCoordinator)
     theirs.UnitaryKVCacheCoordinator.register(vllm_coordinator.UnitaryKVCacheCoordinator)
@@ -32,11 +31,17 @@ def install() -> None:
     for kind in vllm_coordinator.KINDS:
         getattr(managers, kind.__name__).register(kind)
     scheduler: Any = sys.modules.get("vllm.v1.core.sched.scheduler")
+    leased: Any = importlib.import_module("quire.vllm_leased")
+    leased.install()
+    vllm.KVCacheManager.theirs = leased.KVCacheManager
+    replacement = leased.KVCacheManager if always_theirs else vllm.KVCacheManager
+    module.KVCacheManager = replacement
     if scheduler is not None:
-        scheduler.KVCacheManager = vllm.KVCacheManager
+        scheduler.KVCacheManager = replacement
 
 
 def register() -> None:
-    """Installs the manager if the environment has QUIRE_VLLM_MANAGER=quire."""
-    if os.environ.get(VARIABLE) == "quire":
-        install()
+    """Installs the manager if the environment has QUIRE_VLLM_MANAGER=quire; with quire-blocks,
+    vLLM's on Quire's blocks for every model."""
+    if os.environ.get(VARIABLE) in ("quire", "quire-blocks"):
+        install(os.environ[VARIABLE] == "quire-blocks")

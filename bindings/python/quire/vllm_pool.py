@@ -11,35 +11,19 @@ from typing import Any, Dict, Iterable, Iterator, List, MutableMapping, Optional
 from .errors import UnsupportedError
 from .vllm_blocks import Blocks, KVCacheBlock
 from .vllm_events import Events
+from .vllm_free import FreeList, free_order
 from .vllm_index import Entry, Index, Name
 from .vllm_pins import Pins
 from .vllm_running import Running, group_suffix
 from .vllm_table import Table
 
 
-class _End:
-    """What stands before the first and after the last free block of vLLM's list."""
-
-    def __init__(self, queue: "FreeQueue"):
-        self._queue = queue
-
-    @property
-    def next_free_block(self) -> Any:
-        """The first free block, or the other end."""
-        return next(iter(self._queue.get_all_free_blocks()), self._queue.fake_free_list_tail)
-
-    @property
-    def prev_free_block(self) -> Any:
-        """The last free block, or the other end."""
-        return next(iter(self._queue.get_all_free_blocks()[::-1]), self._queue.fake_free_list_head)
-
-
-class FreeQueue:
+class FreeQueue(FreeList):
     """vLLM's list of free blocks, to be read: all but their number takes time in all blocks."""
 
     def __init__(self, pool: "BlockPool"):
+        super().__init__()
         self._pool = pool
-        self.fake_free_list_head, self.fake_free_list_tail = _End(self), _End(self)
 
     @property
     def num_free_blocks(self) -> int:
@@ -51,14 +35,7 @@ class FreeQueue:
         table = self._pool.table
         reserved = [block for running in table.running.values()
                     for group in running.reserved() for block in group]
-        return self._pool.blocks.of(table.books.free_order()) + reserved
-
-    def iter_blocks_after(self, cursor: Optional[KVCacheBlock]) -> Iterator[KVCacheBlock]:
-        """The free blocks after one of them, or from the first one on."""
-        blocks = iter(self.get_all_free_blocks())
-        if cursor is not None and cursor not in blocks:
-            return iter(())
-        return blocks
+        return self._pool.blocks.of(free_order(table.books.cache)) + reserved
 
 
 def _name(key: Any) -> Name:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """vllm_clock: how long vLLM's scheduler takes with its own manager and with quire.vllm's.
 
-    vllm_clock.py [--requests N] [--tokens N] [--prompts KIND] [--steps N] [--runs N] [--json]
+    vllm_clock.py [--manager quire | quire-blocks] [--requests N] [--tokens N] [--prompts KIND]
+                  [--steps N] [--runs N] [--json]
 
 It admits N requests in one step, and then decodes them together; vLLM's tests, which vllm_own.py
 can find, make the schedulers. Prompts of the KIND `other` are random tokens, those of `shared` have
 the first half in common, and `plain` ones are one token each, repeated. Both managers run in one
-process, in turns. The times are CPU time; the last lines are medians of each run's ratio. Needs
-what vllm_own.py needs.
+process, in turns; with quire-blocks ours is vLLM's manager on Quire's blocks. The times are CPU
+time; the last lines are medians of each run's ratio. Needs what vllm_own.py needs.
 """
 
 import argparse
@@ -89,6 +90,7 @@ def main():
     for name, default in (("requests", 256), ("tokens", 512), ("steps", 64), ("runs", 5)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--prompts", choices=("other", "shared", "plain"), default="other")
+    parser.add_argument("--manager", choices=("quire", "quire-blocks"), default="quire")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     missing = vllm_own.why_not()
@@ -108,7 +110,10 @@ def measure(options):
     import vllm.platforms
     assert vllm.platforms.current_platform.is_cpu()
     from vllm.v1.core.kv_cache_manager import KVCacheManager as theirs
-    from quire.vllm import KVCacheManager as ours
+    if options.manager == "quire":
+        from quire.vllm import KVCacheManager as ours
+    else:
+        from quire.vllm_leased import KVCacheManager as ours
     for manager in (theirs, ours):
         Clocked(manager, options).play()
     rows = []

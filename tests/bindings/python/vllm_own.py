@@ -36,7 +36,12 @@ VERSION = "0.33.0"
 SOURCE = "f4c33c2503d52bb411146afa9618a4f48bed68912f617e6803ac8d76e4c74112"
 FILES = ("core/test_scheduler.py", "core/test_prefix_caching.py", "core/test_async_scheduler.py",
          "core/test_kv_cache_metrics.py", "core/test_deferred_block_free.py",
-         "core/test_swa_inflight_window_free.py", "core/test_prefix_replay.py")
+         "core/test_swa_inflight_window_free.py", "core/test_prefix_replay.py",
+         "core/test_mamba_align_chunk_split.py", "core/test_priority_scheduler_random.py",
+         "core/prefix_cache/test_hybrid_prefix_cache_hit_rate.py",
+         "core/prefix_cache/test_mamba_eagle_resume_checkpoint.py",
+         "core/prefix_cache/test_partial_prefix_cache_hits.py",
+         "core/prefix_cache/test_partial_prefix_cache_primitives.py")
 UNIT = "kv_connector/unit/"
 CONNECTOR_FILES = (
     *(f"{UNIT}test_{name}.py" for name in (

@@ -16,7 +16,8 @@ vllm.plugins.load_general_plugins()
 import vllm.v1.core.kv_cache_manager as manager  # noqa: E402
 
 assert manager.KVCacheManager.__module__ == {
-    "quire": "quire.vllm", "vllm": manager.__name__}[os.environ["QUIRE_VLLM_MANAGER"]]
+    "quire": "quire.vllm", "quire-blocks": "quire.vllm_leased",
+    "vllm": manager.__name__}[os.environ["QUIRE_VLLM_MANAGER"]]
 
 
 def set_free_count(queue, count):
