@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """vllm_own: vLLM's own tests of its scheduler and prefix cache, with its manager and with ours.
 
-    vllm_own.py [--connectors | --offload] [--json] [--gtest_output=xml:FILE]
+    vllm_own.py [--connectors] [--blocks] [--json] [--gtest_output=xml:FILE]
+    vllm_own.py --offload
 
 With --connectors those of its KV connectors that use a manager and run without a GPU. With
 --offload not its own tests, but those in vllm_offload_cases.py, with our manager.
 
 A test that passes with vLLM's manager must pass with quire.vllm's, unless vllm_own_known.txt, or
-vllm_connectors_known.txt, lists it with a reason; and a listed test must fail. This repository
-contains nothing of vLLM:
+vllm_connectors_known.txt, lists it with a reason; and a listed test must fail. With --blocks each
+must pass with vLLM's manager on Quire's blocks. This repository contains nothing of vLLM:
 
     QUIRE_VLLM         the unpacked source of vLLM VERSION, vllm-VERSION.tar.gz on PyPI, whose
                        SHA-256 is SOURCE. Only its tests are used; wheels do not have them
@@ -135,6 +136,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="the outcomes of both, not compared")
     parser.add_argument("--connectors", action="store_true", help="the tests of connectors")
+    parser.add_argument("--blocks", action="store_true", help="vLLM's manager on Quire's blocks")
     parser.add_argument("--offload", action="store_true", help="ours of the offload connector")
     report.add_option(parser)
     options = parser.parse_args()
@@ -146,11 +148,13 @@ def main():
         folder = pathlib.Path(work) / "here"
         write_model(folder)
         both = {manager: outcomes(manager, folder, pathlib.Path(work), options)
-                for manager in (("quire",) if options.offload else ("vllm", "quire"))}
+                for manager in (("quire",) if options.offload else
+                                ("vllm", "quire-blocks" if options.blocks else "quire"))}
     if options.offload:
         return report.write([report.Case("VllmOffload", name.strip(":"), outcome)
                              for name, outcome in both["quire"].items()], options.gtest_output)
-    return own_tests.conclude(both, CONNECTORS_KNOWN if options.connectors else KNOWN, options)
+    known = CONNECTORS_KNOWN if options.connectors else KNOWN
+    return own_tests.conclude(both, pathlib.Path(os.devnull) if options.blocks else known, options)
 
 
 if __name__ == "__main__":
