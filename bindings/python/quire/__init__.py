@@ -23,8 +23,8 @@ Its modules, each of which imports only those before it:
     layer_thread layer_shapes layer_calls layer_masks layer_prompts layer_formats layer_store
     layer_rows layer_forward layer_repeat layer_latent continuous_rows continuous_forward
     vllm_release vllm_spec vllm_served vllm_retention vllm_free vllm_blocks vllm_running
-    vllm_request vllm_books
-    vllm_states vllm_window vllm_scratch vllm_index vllm_events vllm_table vllm_admission vllm_pins
+    vllm_request vllm_books vllm_window vllm_scratch vllm_index vllm_events vllm_table
+    vllm_admission vllm_pins
     vllm_pool vllm_coordinator vllm vllm_leased vllm_plugin vllm_host vllm_offload
     vllm_store_names vllm_store_scheduler vllm_store_worker vllm_store
     sglang_pages sglang

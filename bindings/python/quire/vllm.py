@@ -24,7 +24,6 @@ Threads: one, like vLLM's.
 
 from __future__ import annotations
 
-import math
 import types
 from typing import Any, List, NamedTuple, Optional, Sequence as Listed, Tuple, Union
 
@@ -69,7 +68,7 @@ class KVCacheManager:
     get_computed_blocks returns two values as theirs does.
 
     Once vllm_plugin has installed it, vLLM's manager on Quire's blocks is made instead for models
-    that this one does not serve, or for which it finds less in the cache.
+    that this one does not serve.
 
     theirs  vLLM's manager on Quire's blocks, once it is installed
     """
@@ -115,10 +114,10 @@ class KVCacheManager:
         self._books = Books(instance, spec, kv_cache_config.num_blocks, self.enable_caching,
                             self.host_blocks)
         self._cache = self._books.cache
-        hash_size = hash_block_size or math.gcd(*spec.sizes)
+        hash_size = hash_block_size or spec.block_size
         self._events = Events(spec.sizes, num_hash_lookahead_tokens,
                               [group.spec for group in spec.groups],
-                              [size // hash_size for size in spec.sizes], self.host_blocks != 0) \
+                              spec.block_size // hash_size, self.host_blocks != 0) \
             if enable_kv_cache_events and self.enable_caching else None
         eagle_groups = {i for i, group in enumerate(kv_cache_config.kv_cache_groups)
                         if getattr(group, "is_eagle_group", False)}
@@ -131,8 +130,7 @@ class KVCacheManager:
                             num_hash_lookahead_tokens, hash_size,
                             retention_of(kv_cache_config, spec, drops, use_eagle))
         self._pool.serve(self._table)
-        if self.enable_caching and (spec.has_states or getattr(
-                self._table.retention, "interval", None) is not None):
+        if self.enable_caching and getattr(self._table.retention, "interval", None) is not None:
             self._pool.index()
         self._admission = Admission(self._table)
         self._running = self._table.running
@@ -247,19 +245,12 @@ class KVCacheManager:
             raise UnsupportedError("quire.vllm keeps blocks in host memory, and a connector loads "
                                    "tokens: it may write to a block whose content is still to be "
                                    "copied; use only one of the two")
-        if num_external_computed_tokens and self._spec.has_states and self._spec.has_windows:
-            raise UnsupportedError("a connector that loads tokens is not supported by quire.vllm "
-                                   "with Mamba beside windows")
         if running is not None and self._spec.windowed:
             self._table.advance(running, _processed(request, target - num_new_tokens))
         if running is not None and need <= running.room and num_new_tokens > 0:
             if target >= running.mark and not delay_cache_blocks:
                 self._table.name_later(running, target)
             return self.empty_kv_cache_blocks
-        if new_computed_blocks is not None and self._spec.has_states and \
-                self._table.states.is_new(request, new_computed_blocks.blocks,
-                                          self._table.shape.scales):
-            return None
         if num_new_tokens + num_external_computed_tokens + num_new_computed_tokens == 0:
             raise ValueError("num_new_tokens is 0, and there are no computed tokens to adopt")
         if self._spec.crosses:
@@ -386,8 +377,7 @@ class KVCacheManager:
     # Once per step.
 
     def new_step_starts(self) -> None:
-        """States that were cached so far can be found from now on."""
-        self._table.states.new_step()
+        """Nothing: what is cached can be found at once."""
 
     def take_new_block_ids(self) -> List[int]:
         """Blocks to be zeroed that were given out since the last call."""
@@ -415,12 +405,11 @@ class KVCacheManager:
                  for source, target in pairs], [block for pair in pairs for block in pair])
 
     def take_boundary_state_offloads(self) -> Any:
-        """The states that were cached since the last call: by request id, the group, the block and
-        how many tokens it is after."""
-        return self._table.states.take_offers()
+        """Nothing: no states are cached."""
+        return {}
 
     def finalize_partial_tail_offloads(self, request: Any) -> List[Any]:
-        """Nothing: only states at the ends of blocks are cached."""
+        """Nothing: only whole blocks are cached."""
         return []
 
     def evict_blocks(self, block_ids: Any) -> None:

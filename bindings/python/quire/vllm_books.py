@@ -10,7 +10,7 @@ Threads: one, like vLLM's.
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence as Listed, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence as Listed, Tuple
 
 import numpy as np
 
@@ -87,10 +87,9 @@ class Books:
     sizes        tokens per block of each group; 0: a sequence has all its blocks from the
                  beginning, or the group is scratch (vllm_scratch.py)
     cached       vLLM's numbers of the library's groups, in the library's order: all but scratch
-    block_size   whole blocks of all groups, in tokens: what is cached at a time
+    block_size   tokens per block of the groups that have one for their tokens
     alignment    what a hit is a multiple of, in tokens
     slots        tokens per block of the scratch groups by their numbers; 0: of a ring
-    states       the groups whose blocks hold states of a recurrence that are cached
     is_exact     True if a sequence must not have more tokens than are computed: a step returns what
                  a window passes, or the groups' blocks do not end at the same tokens
     can_forget   True if cached blocks can be evicted by their numbers
@@ -106,15 +105,13 @@ class Books:
         self.windows = [(i, group) for i, group in enumerate(groups) if group.passes]
         self.cached = [i for i, group in enumerate(groups) if not group.is_scratch]
         self._place = {group: place for place, group in enumerate(self.cached)}
-        self.sizes, self.block_size = spec.sizes, spec.span
+        self.sizes, self.block_size = spec.sizes, spec.block_size
         self.alignment = spec.alignment
         self.slots = spec.slots
-        self.states = [i for i, group in enumerate(groups) if group.is_state]
-        unit = math.gcd(*self.sizes, *(group.block_size for group in groups if group.crosses))
+        unit = math.gcd(self.block_size, *(group.block_size for group in groups if group.crosses))
         self._unit, self._states = unit, max(group.states for group in groups)
         self._has_encoder = spec.fixed and self._states == 0
-        self.is_exact = len(self.windows) != 0 or unit != self.block_size or spec.fixed or \
-            len(spec.slots) != 0
+        self.is_exact = len(self.windows) != 0 or spec.fixed or len(spec.slots) != 0
         self.caches = caches
         self.can_forget = caches and len(self.windows) < len(self.cached) and not host_blocks
         self.cache = Cache(
@@ -144,7 +141,6 @@ class Books:
         self._events_info = new("quire_events_info")
         self._grow_ids(64)
         self._unknown = np.full(self.block_size, UNKNOWN, elements.TOKEN)
-        self._few_copies = np.zeros(64, COPY)
         self._lease: Optional[Lease] = None
         self._taken = new("quire_lease_result")
         self._next = 0  # a sequence without keys and tokens, for the next `admit`; 0: none yet
@@ -281,34 +277,6 @@ class Books:
             if wanted <= room:
                 return self._ids[:wanted].tolist()  # type: ignore[no-any-return]
             self._grow_ids(2 * wanted)
-
-    def state_sources(self) -> "Dict[int, int]":
-        """The block of each group of states from which the open step copies a state."""
-        self._do(self._api.step_copies, self._handle[0],
-                 ffi.from_buffer("quire_block_copy[]", self._few_copies, True),
-                 len(self._few_copies), COPY.itemsize, self._count)
-        copies = self._few_copies[:self._count[0]]
-        return {group: int(copies["src"][copies["group"] == self._place[group]][-1])
-                for group in self.states if (copies["group"] == self._place[group]).any()}
-
-    def pin(self, group: int, block: int) -> bool:
-        """Holds a block that is cached, or is held so already. False: it is neither."""
-        with self.cache.begin() as step:
-            try:
-                self._own().pin(step, [block], self._place[group])
-            except ArgumentError:
-                step.abort()
-                return False
-            step.commit()
-            step.finish()
-        return True
-
-    def unpin(self, group: int, block: int) -> None:
-        """Holds it once less."""
-        with self.cache.begin() as step:
-            self._own().give(step, [block], self._place[group])
-            step.commit()
-            step.finish()
 
     def forget(self, group: int, block: int) -> bool:
         """Withdraws a block that is cached in a group and that only the cache holds. False: it is

@@ -20,6 +20,7 @@ class GroupManager:
     classes below are vLLM's, for callers that ask for a group by its manager's class."""
 
     retains_longer_hit = False
+    has_positionally_stable_blocks = True
 
     def __init__(self, number: int, spec: GroupSpec, pool: BlockPool, zeroes: bool,
                  use_eagle: bool):
@@ -33,11 +34,6 @@ class GroupManager:
         self.records_new_block_ids = zeroes and spec.is_zeroed
         self.new_block_ids: List[int] = []
         self._pending_cow_copies: List[Tuple[KVCacheBlock, KVCacheBlock]] = []
-
-    @property
-    def has_positionally_stable_blocks(self) -> bool:
-        """False if blocks change their places in a request's table."""
-        return not self.block_pool.table.books.groups[self.kv_cache_group_id].is_state
 
     @property
     def req_to_blocks(self) -> Dict[str, List[KVCacheBlock]]:
@@ -98,7 +94,7 @@ def manager_kind(spec: GroupSpec) -> Type[GroupManager]:
         return CrossAttentionManager
     if spec.is_ring:
         return CircularBufferManager
-    if spec.is_state or spec.is_uncached_state or spec.states:
+    if spec.is_uncached_state or spec.states:
         return MambaManager
     if spec.chunked:
         return ChunkedLocalAttentionManager
@@ -145,11 +141,6 @@ class KVCacheCoordinator:
                     wanted = min(wanted, group.most_blocks)
                 needed += max(0, wanted - held)
                 continue
-            if group.is_state:  # one for the state, if that gets another
-                held = len(running.given(i)) if running else 0
-                needed += min(1, max(0, wanted + group.drafts - held)) if running else \
-                    1 + group.drafts
-                continue
             if apply_admission_cap:
                 wanted = min(wanted, group.most_blocks)
             needed += max(0, wanted - len(running.given(i) if running else found))
@@ -172,21 +163,15 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
             raise UnsupportedError("hits of single groups with windows or EAGLE are not supported "
                                    "by quire.vllm")
         index = self.block_pool.index()
-        size = self._spec.span
-        hashes = block_hashes[size // self.block_pool.hash_block_size - 1::
-                              size // self.block_pool.hash_block_size]
-        hashes = hashes[:max_cache_hit_length // size]
+        size = self._spec.block_size
+        scale = size // self.block_pool.hash_block_size
+        hashes = block_hashes[scale - 1::scale][:max_cache_hit_length // size]
         found: List[List[KVCacheBlock]] = []
         for i, group in enumerate(self._spec.groups):
-            if group.is_scratch:
-                found.append([])
-                continue
-            entries = [index.find(i, hash_) for hash_ in hashes]
-            cached = [entry is not None for entry in entries]
-            count = cached.index(False) if False in cached else len(cached)
-            if group.is_state:
-                count = len(cached) - cached[::-1].index(True) if True in cached else 0
-                entries[:count - 1] = [None] * max(0, count - 1)
-            found.append([self.block_pool.blocks[entry.block if entry is not None else 0]
-                          for entry in entries[:count]])
+            found.append([])
+            for hash_ in hashes if not group.is_scratch else ():
+                entry = index.find(i, hash_)
+                if entry is None:
+                    break
+                found[i].append(self.block_pool.blocks[entry.block])
         return tuple(found), tuple(len(blocks) * size for blocks in found)

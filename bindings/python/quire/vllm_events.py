@@ -77,7 +77,7 @@ class Events:
     sizes      tokens per block of each group; 0: it is not cached
     lookahead  tokens after each block that its hash covers
     specs      vLLM's spec of each group
-    scales     how many of vLLM's hashes there are per block of each group
+    scale      how many of vLLM's hashes there are per block
     moves      True if blocks move between levels
     """
 
@@ -85,8 +85,8 @@ class Events:
     _media = (medium, "CPU")  # by level
 
     def __init__(self, sizes: Listed[int], lookahead: int, specs: Listed[Any],
-                 scales: Listed[int], moves: bool = False):
-        self._sizes, self._lookahead, self._scales = sizes, lookahead, scales
+                 scale: int, moves: bool = False):
+        self._sizes, self._lookahead, self._scale = sizes, lookahead, scale
         self._moves = moves
         self._said: Dict[Name, Any] = {}  # the event of each block that may move
         self._kinds: Any = _WithoutVllm
@@ -143,10 +143,11 @@ class Events:
         self.queue.append(event)
 
     def reused(self, request: Any, tokens: int) -> None:
-        """A request that asks for it found its first tokens, whole blocks of all groups."""
-        for group, (size, scale) in enumerate(zip(self._sizes, self._scales)):
+        """A request that asks for it found its first tokens, whole blocks."""
+        hashes = hashes_of(request, self._scale)
+        for group, size in enumerate(self._sizes):
             if size:
-                self._tell(request, group, hashes_of(request, scale), 0, tokens // size)
+                self._tell(request, group, hashes, 0, tokens // size)
 
     def _tell(self, request: Any, group: int, hashes: Any, begin: int, end: int) -> None:
         size, lookahead, convert = self._sizes[group], self._lookahead, self._hashes

@@ -10,10 +10,8 @@ It is kept from the first time that something asks for it, because it costs time
 Connectors ask when they are bound, before there are requests. If there are requests, their cached
 blocks are entered then.
 
-The library caches a span at a time: whole blocks of all groups. The blocks of all groups with the
-same tokens have one number, and an entry each: one per group, or several where the groups' blocks
-have different numbers of tokens. Which spans are before one is a matter of tokens, so any group's
-entries tell it.
+The blocks of all groups with the same tokens have one number, and an entry each. Which blocks are
+before one is a matter of tokens, so any group's entry tells it.
 
 A block that is evicted to host memory keeps its entry. Events tell on which levels it is; the
 copies of a step tell which blocks they took, because a block may go and come back between two
@@ -45,11 +43,10 @@ class Entry:
     group   the KV cache group's number
     hash    vLLM's
     block   its block number; 0: it is not on the device
-    place   how many blocks of its group are before it
-    span    how many spans are before its own
-    parent  an entry of the span before it, of this group or another; None if it is first, or if
+    place   how many blocks are before it
+    parent  an entry of the block before it, of this group or another; None if it is first, or if
             that one is not cached
-    tokens  its span's tokens, as the library has them
+    tokens  its own, as the library has them
     keys    what else its content depends on
     levels     1 << level for each level on which it is
     is_shared  True if the content may be in another block
@@ -57,13 +54,13 @@ class Entry:
     is_hidden  True if someone has taken it out of the map of hashes, see `hide`
     """
 
-    __slots__ = ("number", "group", "hash", "block", "place", "span", "parent", "tokens", "keys",
-                 "levels", "is_shared", "kept", "is_hidden")
+    __slots__ = ("number", "group", "hash", "block", "place", "parent", "tokens", "keys", "levels",
+                 "is_shared", "kept", "is_hidden")
 
-    def __init__(self, number: int, group: int, hash_: Any, block: int, place: int, span: int,
+    def __init__(self, number: int, group: int, hash_: Any, block: int, place: int,
                  parent: "Optional[Entry]", tokens: Tokens, keys: List[Key]):
         self.number, self.group, self.hash = number, group, hash_
-        self.block, self.place, self.span = block, place, span
+        self.block, self.place = block, place
         self.parent, self.tokens, self.keys = parent, tokens, keys
         self.levels = _ON_DEVICE
         self.is_shared = False
@@ -76,21 +73,20 @@ class Entry:
         return self.group, self.hash
 
     def chain(self) -> "List[Entry]":
-        """Entries of the spans from the first to this one; none if one between is not cached."""
+        """Entries of the blocks from the first to this one; none if one between is not cached."""
         found: List[Entry] = []
         at: Optional[Entry] = self
         while at is not None:
             found.append(at)
             at = at.parent
-        return found[::-1] if len(found) == self.span + 1 else []
+        return found[::-1] if len(found) == self.place + 1 else []
 
 
 class Index:
     """The cached blocks of one cache by hash.
 
     is_held     tells whether something holds an entry's block with its content
-    look_up     finds the blocks of an entry's group in its span and in those before it
-    parts       how many blocks of each group a span has; 0: the group is not cached
+    look_up     finds the blocks of an entry's group up to its own
     hidden      cached blocks that lookups must not find, and their entries
     on_stored   gets a group, and a request and the first and last + 1 of its blocks that are new
     on_moved    gets a name, and a level on which a block with it now is
@@ -99,11 +95,9 @@ class Index:
     """
 
     def __init__(self, books: Books, is_held: Callable[[Entry], bool],
-                 look_up: Callable[[Entry], List[int]], parts: Listed[int],
-                 retention: Optional[Retention] = None):
+                 look_up: Callable[[Entry], List[int]], retention: Optional[Retention] = None):
         self._books, self._retention = books, retention
         self._is_held, self._look_up = is_held, look_up
-        self._parts = list(parts)
         self._entries: Dict[int, List[Entry]] = {}  # by number
         self._by_name: Dict[Name, List[Entry]] = {}
         self._by_block: Dict[int, Entry] = {}
@@ -158,27 +152,14 @@ class Index:
             levels |= entry.levels
         return levels
 
-    def _of(self, number: int, group: int) -> List[Entry]:
-        """The entries of a group with a number."""
-        return [entry for entry in self._entries.get(number, ()) if entry.group == group]
-
-    def _has(self, number: int, group: int, place: int) -> bool:
-        return any(entry.group == group and entry.place == place
-                   for entry in self._entries.get(number, ()))
+    def _of(self, number: int, group: int) -> Optional[Entry]:
+        """The entry of a group with a number."""
+        return next((e for e in self._entries.get(number, ()) if e.group == group), None)
 
     def _any_of(self, number: int) -> Optional[Entry]:
         """An entry of any group with a number."""
         found = self._entries.get(number)
         return found[0] if found else None
-
-    def _places(self, group: int, begin: int, end: int) -> range:
-        """The places of a group's blocks in the spans from `begin` to `end`."""
-        return range(begin * self._parts[group], end * self._parts[group])
-
-    def _spans_hashed(self, running: Running) -> int:
-        """How many of a request's first spans have hashes in all groups."""
-        return min([len(running.hash_list(group)) // parts
-                    for group, parts in enumerate(self._parts) if parts])
 
     def at(self, block: int) -> Optional[Entry]:
         """The entry of a block."""
@@ -202,23 +183,22 @@ class Index:
             after.setdefault((at.parent, at.tokens.tobytes()), set()).add(at.number)
             groups.setdefault(at.number, set()).add(at.group)
         number, parent = 0, None
-        spans = min([len(table) // parts for table, parts in zip(tables, self._parts) if parts])
-        for i in range(min(spans, self._spans_hashed(running))):
+        hashes = running.hash_list()
+        count = min(len(tables[group]) for group in self._books.cached)
+        for i in range(min(count, len(hashes))):
             part = tokens[i * running.size:(i + 1) * running.size]
             numbers = after.get((number, part.tobytes()), ())
             if len(numbers) != 1:
                 return  # keys tell equal tokens apart, and events do not show them
             number = next(iter(numbers))
             for group in groups[number]:
-                for place in self._places(group, i, i + 1):
-                    found = tables[group][place]
-                    block = found or running.tables[group][place].block_id
-                    if block != 0 and not self._has(number, group, place):
-                        entry = Entry(number, group, running.hash_list(group)[place], block, place,
-                                      i, parent, part, running.keys)
-                        entry.is_shared = found == 0
-                        entry.kept = self._keeps(running, group, place)
-                        self._add(entry)
+                found = tables[group][i]
+                block = found or running.tables[group][i].block_id
+                if block != 0 and self._of(number, group) is None:
+                    entry = Entry(number, group, hashes[i], block, i, parent, part, running.keys)
+                    entry.is_shared = found == 0
+                    entry.kept = self._keeps(running, group, i)
+                    self._add(entry)
             parent = self._any_of(number)
 
     def sync(self) -> None:
@@ -285,45 +265,40 @@ class Index:
         self._take(changes)
         if running.last_entry is not None and running.last_entry not in self._entries:
             begin = 0  # the library may have begun again at the first block
-        end = min(end, self._spans_hashed(running))
+        hashes = running.hash_list()
+        end = min(end, len(hashes))
         new: List[List[int]] = [[] for _ in running.tables]
-        older = {at.number for at in changes.stored if at.number in self._entries}
         for at in changes.stored:
-            if begin <= at.place // running.size < end and at.number not in self._nameless:
-                new[at.group] += self._enter_stored(running, at, at.number in older)
+            place = at.place // running.size
+            if begin <= place < end and at.number not in self._nameless and \
+                    self._enter_stored(running, at, place):
+                new[at.group].append(place)
         self.pass_over(changes.stored)
-        for group, places in enumerate(new):
-            self._meet(running, group, self._places(group, begin, end), places)
-            self._tell_stored(group, running, sorted(places))
+        for group in self._books.cached:
+            self._meet(running, group, range(begin, end), new[group])
+            self._tell_stored(group, running, sorted(new[group]))
         running.last_entry = -1
-        for group in [group for group, parts in enumerate(self._parts) if parts and end > begin]:
-            last = self._first((group, running.hash_list(group)[end * self._parts[group] - 1]))
+        for group in self._books.cached if end > begin else ():
+            last = self._first((group, hashes[end - 1]))
             if last is not None:
                 running.last_entry = last.number
                 break
 
-    def _enter_stored(self, running: Running, at: Stored, is_older: bool) -> List[int]:
-        """Enters what was stored for a group with a request's tokens. Returns the places of the
-        blocks that are kept and have no other entry on the device. is_older: others may have left
-        some of the group's blocks there."""
-        span, group, new = at.place // running.size, at.group, []
-        hashes, table = running.hash_list(group), running.tables[group]
-        for place in self._places(group, span, span + 1):
-            block = table[place].block_id
-            if block == 0 or self._has(at.number, group, place):
-                continue  # the request's window has passed it, or it is known
-            made = Entry(at.number, group, hashes[place], block, place, span,
-                         self._any_of(at.parent), at.tokens, running.keys)
-            made.is_shared = is_older and self._parts[group] > 1
-            made.kept = self._keeps(running, group, place)
-            if self._add(made):
-                new.append(place)
-        return new
+    def _enter_stored(self, running: Running, at: Stored, place: int) -> bool:
+        """Enters what was stored for a group with a request's tokens. True: it is kept, and no
+        other entry on the device has its name."""
+        block = running.tables[at.group][place].block_id
+        if block == 0 or self._of(at.number, at.group) is not None:
+            return False  # the request's window has passed it, or it is known
+        made = Entry(at.number, at.group, running.hash_list()[place], block, place,
+                     self._any_of(at.parent), at.tokens, running.keys)
+        made.kept = self._keeps(running, at.group, place)
+        return self._add(made)
 
     def _meet(self, running: Running, group: int, places: range, new: List[int]) -> None:
         """A request has blocks of its own with contents that are cached, in them or in others.
         Appends to `new` the places of those that are kept from now on."""
-        hashes = running.hash_list(group)
+        hashes = running.hash_list()
         for i in places:
             name = group, hashes[i]
             entry = self._first(name) or self._passing.get(name)
@@ -334,7 +309,7 @@ class Index:
                     new.append(i)
             block = running.tables[group][i].block_id
             passing = self._passing.get(name)
-            # Several spans may begin with this block's tokens.
+            # Keys that vLLM does not hash make several contents of one name.
             for entry in [*self._by_name.get(name, ()), *([passing] if passing else ())]:
                 self._share(entry, block)
 
@@ -354,7 +329,7 @@ class Index:
         """The entry with its block made right. The library caches each content once. If another
         request has the content in a block of its own, the library may take that one, once the
         entry's is not held. It does not tell; a lookup does, unless no other block is free, or a
-        window shows the block to nothing that comes after its span: then None."""
+        window shows the block to nothing that comes after it: then None."""
         if entry is None or not entry.is_shared or self._is_held(entry):
             return entry
         blocks = self._look_up(entry)
@@ -383,10 +358,12 @@ class Index:
             if self.on_cleared is not None:
                 self.on_cleared()
         for at in changes.stored:
-            for entry in self._of(at.number, at.group):
+            entry = self._of(at.number, at.group)
+            if entry is not None:
                 self._arrive(entry, at.level)
         for number, group, level in changes.removed:
-            for entry in self._of(number, group):
+            entry = self._of(number, group)
+            if entry is not None:
                 self._remove(entry, level)
 
     def _arrive(self, entry: Entry, level: int) -> None:

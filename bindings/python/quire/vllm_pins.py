@@ -22,13 +22,12 @@ from .vllm_table import Table
 
 
 class _Pin:
-    """A sequence that holds the blocks `ids`; some of them, `asked`, are to be returned. Without a
-    sequence it is one cached block of a group."""
+    """A sequence that holds the blocks `ids`; some of them, `asked`, are to be returned."""
 
-    __slots__ = ("sequence", "ids", "asked", "group")
+    __slots__ = ("sequence", "ids", "asked")
 
-    def __init__(self, sequence: int, ids: Set[int], asked: List[int], group: int = 0):
-        self.sequence, self.ids, self.asked, self.group = sequence, ids, asked, group
+    def __init__(self, sequence: int, ids: Set[int], asked: List[int]):
+        self.sequence, self.ids, self.asked = sequence, ids, asked
 
 
 class Pins:
@@ -66,13 +65,11 @@ class Pins:
                 left = rest
         except UnsupportedError:
             for pin in added:
-                self._end(pin)
+                self._table.books.end(pin.sequence)
             raise
         self._pins += added
 
     def _pin(self, block: KVCacheBlock, holders: Iterable[Running]) -> _Pin:
-        if self._table.books.states:
-            return self._pin_cached(block)
         for running in holders:
             place = running.place_of(block)
             if place is not None and place[0] not in running.slots and \
@@ -89,20 +86,6 @@ class Pins:
             raise UnsupportedError(f"block {block.block_id} cannot be held: no request holds it, "
                                    "and it is not cached, or there is no block beside it")
         return self._of(sequence)
-
-    def _pin_cached(self, block: KVCacheBlock) -> _Pin:
-        """A pin of one cached block. A sequence would hold a state, which is then copied before it
-        changes, and the copy is not in the block that the worker knows."""
-        for group in self._table.books.cached:
-            if self._table.books.pin(group, block.block_id):
-                return _Pin(0, {block.block_id}, [], group)
-        raise UnsupportedError(f"block {block.block_id} cannot be held: it is not cached")
-
-    def _end(self, pin: _Pin) -> None:
-        if pin.sequence:
-            self._table.books.end(pin.sequence)
-        for block in pin.ids if pin.sequence == 0 else ():
-            self._table.books.unpin(pin.group, block)
 
     def new(self, count: int) -> List[int]:
         """Takes and holds blocks without content. Errors: ValueError if there are too few."""
@@ -189,6 +172,6 @@ class Pins:
         for pin, asked in zip(pins, left):
             pin.asked = asked
             if not asked:
-                self._end(pin)
+                self._table.books.end(pin.sequence)
                 self._pins.remove(pin)
         return True

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """vllm_retention: which blocks of a windowed model vLLM keeps for later requests.
 
-With prefix_cache_retention_interval, or where the groups' blocks have different numbers of tokens,
-vLLM caches, of the blocks that a window passes, only those that a later request needs to go on from
-certain places: the end of every interval, or of every span, and the last place at which the same
-prompt can be resumed. The library caches all of them. The others are in its books until they are
-evicted, but they have no hash, are in no event, and no lookup ends at them.
+With prefix_cache_retention_interval, or beside groups with larger blocks that are not cached, vLLM
+caches, of the blocks that a window passes, only those that a later request needs to go on from
+certain places: the end of every interval, or of every span, which hits are multiples of, and the
+last place at which the same prompt can be resumed. The library caches all of them. The others are
+in its books until they are evicted, but they have no hash, are in no event, and no lookup ends at
+them.
 
 With EAGLE a lookup of a group finds one more block and drops it, so that block is kept as well, and
 the places at which a prompt can be resumed are a span earlier.
@@ -29,26 +30,22 @@ class Retention:
     interval   tokens; 0: only what the same prompt needs; None: the end of every span
     span       tokens: what hits are multiples of
     windows    of the groups that have one, by their numbers; of other groups all blocks are kept
-    sizes      tokens per block of each group
-    states     the groups of Mamba, whose blocks are states
+    size       tokens per block
     drops      the groups whose lookups drop a block, with EAGLE
     use_eagle  True if there are any, also without a window
-    needs      for windows and states, the blocks that a request sees that goes on from a place, and
-               the one after it that its lookup drops
+    needs      for windows, the blocks that a request sees that goes on from a place, and the one
+               after it that its lookup drops
     """
 
-    def __init__(self, interval: Optional[int], span: int, windows: Dict[int, int],
-                 sizes: Listed[int], states: Listed[int] = (), drops: Container[int] = (),
-                 use_eagle: bool = False):
-        self.interval, self.sizes = interval, sizes
+    def __init__(self, interval: Optional[int], span: int, windows: Dict[int, int], size: int,
+                 drops: Container[int] = (), use_eagle: bool = False):
+        self.interval, self._size = interval, size
         self._use_eagle, self._drops = use_eagle, drops
         self._span = span
         self._segment = span if interval is None else interval
         self._past = {group: int(group in drops) for group in windows}
-        self.needs = {group: -(-(window - 1) // sizes[group]) + self._past[group]
+        self.needs = {group: -(-(window - 1) // size) + self._past[group]
                       for group, window in windows.items()}
-        self.needs.update({group: 1 for group in states})
-        self._past.update({group: 0 for group in states})
 
     def drops(self, group: int) -> bool:
         """True if lookups of a group drop a block."""
@@ -56,7 +53,7 @@ class Retention:
 
     def places(self, group: int, tokens: int) -> range:
         """The blocks of a group that a lookup needs which ends after so many tokens."""
-        end = tokens // self.sizes[group] + self._past[group]
+        end = tokens // self._size + self._past[group]
         return range(max(0, end - self.needs[group]), end)
 
     def keeps(self, request: Any, group: int, block: int) -> bool:
@@ -64,7 +61,7 @@ class Retention:
         need = self.needs.get(group)
         if need is None:
             return True
-        segment, past = self._segment // self.sizes[group], self._past[group]
+        segment, past = self._segment // self._size, self._past[group]
         if segment != 0 and (need >= segment or
                              block >= past and (block - past) % segment >= segment - need):
             return True
@@ -84,7 +81,7 @@ class Retention:
         if shared:
             yield shared
             if group in self._drops:
-                yield max(0, shared - self.sizes[group])
+                yield max(0, shared - self._size)
 
 
 def dropping(groups: Listed[GroupSpec], eagle_groups: Container[int]) -> Listed[int]:
@@ -101,14 +98,12 @@ def retention_of(config: Any, spec: Spec, drops: Container[int],
     groups, span = spec.groups, spec.alignment
     windows = {i: group.window for i, group in enumerate(groups)
                if group.window and group.passes and not group.chunked}
-    states = [i for i, group in enumerate(groups) if group.is_state]
-    sizes = [span if group.is_scratch else group.block_size for group in groups]
-    if interval is None:  # of a span, vLLM keeps what a request needs that goes on from its end
-        is_mixed = any(size != span for size in sizes)
-        return Retention(None, span, windows, sizes, (), drops) if windows and is_mixed else None
-    if not windows and not states:
+    size = spec.block_size
+    if not windows or interval is None and size == span:
         return None
+    if interval is None:  # of a span, vLLM keeps what a request needs that goes on from its end
+        return Retention(None, span, windows, size, drops)
     if interval < 0 or interval % span != 0:
         raise ValueError(f"prefix_cache_retention_interval is {interval}: it must be non-negative, "
                          f"and a multiple of scheduler_block_size, {span}")
-    return Retention(interval, span, windows, sizes, states, drops, use_eagle)
+    return Retention(interval, span, windows, size, drops, use_eagle)

@@ -21,23 +21,21 @@ def hashes_of(request: Any, scale: int) -> Any:
 
 
 class Shape(NamedTuple):
-    """Per group of a cache.
+    """The blocks of a cache.
 
-    span    whole blocks of all groups, in tokens: what is cached at a time
-    sizes   tokens per block
-    scales  how many of vLLM's hashes there are per block
-    zeros   a 0
-    shown   {group: 0} for those whose blocks hold states that are cached, and for scratch
+    size    tokens per block
+    sizes   tokens per block of each group, see Running
+    scale   how many of vLLM's hashes there are per block
+    zeros   a 0 per group
     slots   tokens per block of the scratch groups (vllm_scratch.py); 0: of a ring
     keeps   tells of a request, a group and a block's number whether the block has a hash once it is
             cached; None: all have
     """
 
-    span: int
+    size: int
     sizes: List[int]
-    scales: List[int]
+    scale: int
     zeros: List[int]
-    shown: Dict[int, int] = {}
     slots: Dict[int, int] = {}
     keeps: Optional[Callable[[Any, int, int], bool]] = None
 
@@ -49,8 +47,9 @@ class Running:
     tables    its table per group; the blocks past `room` are reserved, and vLLM does not know of
               them
     blocks    the first of these
-    sizes     tokens per block of each group; 0: it has all blocks of the group from the beginning
-    size      whole blocks of all groups: what is cached at a time
+    size      tokens per block
+    sizes     that of each group; 0: it has all blocks of the group from the beginning, or the group
+              is scratch
     room      tokens that the blocks given to vLLM have slots for
     known     tokens that the sequence has. With full attention: one for every slot of its blocks.
               With a window: only those that no rejected draft can take back, because a step
@@ -61,8 +60,7 @@ class Running:
     keyed     tokens whose places the sequence's keys cover
     mark      a request that reaches this many tokens has another full block to be named
     keys      what its content depends on besides its tokens
-    scales    how many of vLLM's hashes there are per block of each group: the last one is the
-              block's
+    scale     how many of vLLM's hashes there are per block: the last one is the block's
     bad       the blocks after so many tokens must not be found any more; None: all may be
     bad_end   and those after so many were not cached anyway
 
@@ -75,13 +73,12 @@ class Running:
                `tables`
     front      how many of the first blocks the sequence has given up, per group
     keepers    what holds such of them as steps still read (vllm_window.Keeper)
-    shown      how many entries of its table vLLM has, per group whose table `room` does not cut: a
-               group of states, whose table ends with blocks for drafts, or scratch
-    slots      tokens per block of the scratch groups, whose entry in `sizes` is 0
+    shown      how many entries of its table vLLM has, per scratch group: `room` does not cut these
+    slots      tokens per block of the scratch groups; 0: of a ring
     """
 
     __slots__ = ("request", "sequence", "tables", "blocks", "room", "known", "named", "due",
-                 "mark", "size", "sizes", "keyed", "keys", "scales", "last_entry", "bad", "bad_end",
+                 "mark", "size", "sizes", "keyed", "keys", "scale", "last_entry", "bad", "bad_end",
                  "hashes", "processed", "passed", "front", "keepers", "shown", "slots",
                  "keeps")
 
@@ -91,8 +88,8 @@ class Running:
         self.sequence = sequence
         self.tables, self.blocks = tables, tables[0]
         self.room = self.known = self.named = self.due = 0
-        self.sizes, self.scales = shape.sizes, shape.scales
-        self.mark = self.size = shape.span
+        self.sizes, self.scale = shape.sizes, shape.scale
+        self.mark = self.size = shape.size
         self.keyed, self.keys = keyed, keys
         self.bad: Optional[int] = None
         self.bad_end = 0
@@ -100,7 +97,7 @@ class Running:
         self.processed = 0
         self.passed = self.front = shape.zeros  # replaced, never changed
         self.keepers: List[Any] = []
-        self.shown: Dict[int, int] = shape.shown
+        self.shown: Dict[int, int] = {}
         self.slots, self.keeps = shape.slots, shape.keeps
         self.hashes: Any = None
 
@@ -115,20 +112,17 @@ class Running:
                 block.owner = self
             self.room = count * size
             return (new,)
-        shown = self.shown
         groups = tuple([self._new_scratch(group) if group in self.slots else
-                        table[shown[group]:] if group in shown else
-                        table[-(-room // each):-(-need // each)] if each else
+                        table[-(-room // size):-(-need // size)] if each else
                         [] if room else list(table)
                         for group, (table, each) in enumerate(zip(self.tables, self.sizes))])
-        if shown:
-            self.shown = {group: len(self.tables[group]) for group in shown}
+        if self.slots:
+            self.shown = {group: len(self.tables[group]) for group in self.slots}
         for new in groups:
             for block in new:
                 if not block.is_null:
                     block.owner = self
-        self.room = min([-(-need // each) * each
-                         for each in (*self.sizes, *self.slots.values()) if each])
+        self.room = min([-(-need // each) * each for each in (size, *self.slots.values()) if each])
         return groups
 
     def _new_scratch(self, group: int) -> List[KVCacheBlock]:
@@ -136,12 +130,11 @@ class Running:
 
     def given(self, group: int, tokens: Optional[int] = None) -> List[KVCacheBlock]:
         """The blocks of a group that vLLM has, or those for its first tokens."""
-        end, size = self.room if tokens is None else min(tokens, self.room), self.sizes[group]
-        if group in self.shown:
-            slots = self.slots.get(group, 0)
-            shown = self.shown[group]
+        if group in self.slots:
+            slots, shown = self.slots[group], self.shown[group]
             return self.tables[group][:shown if tokens is None or not slots else
                                       min(shown, -(-tokens // slots))]
+        end, size = self.room if tokens is None else min(tokens, self.room), self.sizes[group]
         return self.tables[group][:-(-end // size)] if size else list(self.tables[group])
 
     def held(self) -> Iterator[KVCacheBlock]:
@@ -151,8 +144,8 @@ class Running:
 
     def reserved(self) -> List[List[KVCacheBlock]]:
         """The blocks per group that vLLM does not know of."""
-        return [table[-(-self.room // size):] if size and group not in self.shown else []
-                for group, (table, size) in enumerate(zip(self.tables, self.sizes))]
+        return [table[-(-self.room // size):] if size else []
+                for table, size in zip(self.tables, self.sizes)]
 
     def adopt(self, tokens: int, owns: bool) -> None:
         """Gives vLLM the blocks of the first tokens, which were found. `owns`: some of them were in
@@ -161,9 +154,6 @@ class Running:
             for table, size in zip(self.tables, self.sizes):
                 for block in table[self.room // size:tokens // size] if size else ():
                     block.owner = self
-        if self.shown and tokens > self.room:
-            self.shown = {group: tokens // self.sizes[group] if self.sizes[group] else count
-                          for group, count in self.shown.items()}
         self.room = max(self.room, tokens)
 
     def name(self, end: int) -> None:
@@ -179,7 +169,7 @@ class Running:
     def hash_list(self, group: int = 0) -> Any:
         """vLLM's hashes of its full blocks in a group, as far as they are known."""
         kept = self.hashes
-        return hashes_of(self.request, self.scales[group]) if kept is None else kept[group]
+        return hashes_of(self.request, self.scale) if kept is None else kept[group]
 
     def has(self, group: int, place: int, block: int, hash_: Any) -> bool:
         """True if this block is at this place of the request, with the content of a hash."""

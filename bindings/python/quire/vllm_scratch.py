@@ -5,8 +5,8 @@ vLLM has two kinds of such groups (`prefix_cacheable` is False): windows with bo
 tokens are computed again after a hit, and rings, one block per request. A lookup leaves these
 groups out, and no request is given blocks of another one. After a hit, a window's blocks that the
 next token sees nothing of are null, and the others are new: the scheduler runs the last tokens of
-the hit once more, which fills them. Layers with cached windows, or states, would lack there what
-these tokens see, so such groups beside bounded replay are refused.
+the hit once more, which fills them. Layers with cached windows would lack there what these tokens
+see, so such groups beside bounded replay are refused.
 
 A hit ends at whole blocks of these groups too: so vLLM aligns it, and so a ring needs nothing of
 the tokens before.
@@ -51,7 +51,7 @@ class Scratch:
         for group, spec in self._groups:
             passed = spec.passed(computed)
             running.tables[group] += [self._blocks[0]] * passed
-            running.shown = {**running.shown, group: passed}
+            running.shown[group] = passed
 
     def plan(self, running: Running, need: int) -> int:
         """The next step gives a request blocks for `need` tokens; returns how many it takes."""

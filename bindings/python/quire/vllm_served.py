@@ -6,7 +6,6 @@ For the others vLLM's own manager runs on blocks of Quire (vllm_leased.py), if v
 
 from __future__ import annotations
 
-import math
 from typing import Any, Optional
 
 from .errors import UnsupportedError
@@ -21,16 +20,12 @@ def refuse(**asked: Any) -> None:
                                    "vLLM's own manager")
 
 
-def _check_cached(spec: Spec, use_eagle: bool) -> None:
+def _check_cached(spec: Spec) -> None:
     """Refuses groups whose prefixes cannot be cached."""
-    drops = use_eagle and spec.has_states
     replays = any(group.is_scratch and group.window for group in spec.groups)
-    refuse(bounded_replay_beside_other_windows_or_Mamba=replays and (
-               spec.has_windows or spec.has_states),
+    refuse(bounded_replay_beside_other_windows=replays and spec.has_windows,
            prefix_caching_with_uncached_Mamba_or_cross_attention=spec.fixed or any(
-               group.is_uncached_state for group in spec.groups),
-           EAGLE_with_windows_beside_Mamba=drops and spec.has_windows,
-           EAGLE_beside_Mamba_with_blocks_of_different_sizes=drops and spec.is_mixed)
+               group.is_uncached_state for group in spec.groups))
 
 
 def served(kv_cache_config: Any, max_model_len: int, scheduler_block_size: Optional[int] = None,
@@ -45,9 +40,9 @@ def served(kv_cache_config: Any, max_model_len: int, scheduler_block_size: Optio
                 max_model_len, dcp_world_size, enable_caching)
     refuse(prefill_context_parallelism=pcp_world_size > 1,
            hisparse=getattr(kv_cache_config, "hisparse_host_num_blocks", None) is not None,
-           hash_lookahead_past_a_block=num_hash_lookahead_tokens > min(filter(None, spec.sizes)))
+           hash_lookahead_past_a_block=num_hash_lookahead_tokens > spec.block_size)
     if enable_caching and not spec.crosses:
-        _check_cached(spec, use_eagle)
+        _check_cached(spec)
     host_blocks = getattr(kv_cache_config, "quire_host_blocks", 0)
     refuse(host_memory_without_prefix_caching=host_blocks and (not enable_caching or spec.crosses),
            host_memory_for_a_windowed_model=host_blocks and spec.windowed,
@@ -57,25 +52,14 @@ def served(kv_cache_config: Any, max_model_len: int, scheduler_block_size: Optio
     return spec
 
 
-def why_theirs(kv_cache_config: Any, max_model_len: int,
-               scheduler_block_size: Optional[int] = None, hash_block_size: Optional[int] = None,
-               max_in_flight_tokens: Optional[int] = None, enable_caching: bool = True,
-               use_eagle: bool = False, *others: Any, **named: Any) -> Optional[str]:
+def why_theirs(kv_cache_config: Any, *others: Any, **named: Any) -> Optional[str]:
     """Why vLLM's manager on Quire's blocks is made, from the arguments of the manager: ours does
-    not serve the model, or finds less in the cache; None: ours is made. Errors: UnsupportedError if
-    neither keeps blocks in host memory for this model."""
-    keeps_on_host = getattr(kv_cache_config, "quire_host_blocks", 0)
+    not serve the model; None: ours is made. Errors: UnsupportedError if neither keeps blocks in
+    host memory for this model."""
     try:
-        spec = served(kv_cache_config, max_model_len, scheduler_block_size, hash_block_size,
-                      max_in_flight_tokens, enable_caching, use_eagle, *others, **named)
+        served(kv_cache_config, *others, **named)
     except UnsupportedError as reason:
-        if keeps_on_host:
+        if getattr(kv_cache_config, "quire_host_blocks", 0):
             raise
         return str(reason)
-    if not enable_caching or spec.crosses or keeps_on_host:
-        return None
-    if spec.has_states:
-        return "it caches Mamba's states"
-    if spec.is_mixed and (spec.has_windows or use_eagle):
-        return "it caches windows, or uses EAGLE, with groups whose blocks have different sizes"
     return None

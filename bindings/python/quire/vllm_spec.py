@@ -21,10 +21,8 @@ _CHUNKED = ("ChunkedLocalAttentionSpec",)
 _CROSS = ("CrossAttentionSpec",)
 _STATE = ("MambaSpec",)
 _RING = ("CircularBufferSpec",)
-_MODES = ("align", "none")  # of its mamba_cache_mode
 _LARGEST = 4096  # tokens of a block, see quire_cache_desc.block_tokens
 _MOST_GROUPS = 16  # of a cache
-_LONGEST_SPAN = 65536  # tokens, see quire_cache_desc.block_tokens
 _PLAIN = ("SimpleNamespace",)  # of quire.vllm.config: windowed if it has a window
 
 
@@ -38,10 +36,8 @@ class GroupSpec:
     crosses      True if its blocks hold an encoder's tokens
     states       blocks that hold the state of a recurrence, of each request, and stay; 0: none
     ranks        that divide a block
-    is_state     True if its blocks hold states of a recurrence that are cached: one where each step
-                 ends (vLLM's mode "align")
-    is_uncached_state  True if they hold such states, and none is cached (mode "none")
-    drafts       blocks that a request has beside its state's, for drafts
+    is_uncached_state  True if its blocks hold such states, each the one after its tokens, which are
+                 not cached: a request needs the last one
     most_blocks  that a request may hold at a time
     is_scratch   True if the group is not cached beside others that are (vllm_scratch.py)
     is_zeroed    True if a model that asks for it has new blocks zeroed
@@ -65,22 +61,16 @@ class GroupSpec:
                                        "supported by quire.vllm, only full attention")
             self.block_size *= ranks
             self.ranks = ranks
-        self.states = self.drafts = 0
-        mode = getattr(spec, "mamba_cache_mode", "") if name in _STATE else ""
-        self.is_state = mode == "align"
-        if self.is_state:
-            if getattr(spec, "num_prefill_checkpoint_blocks", 0):
-                raise UnsupportedError("checkpoints within a step (num_prefill_checkpoint_blocks) "
-                                       "are not supported by quire.vllm")
-            self.drafts = spec.num_speculative_blocks
-        self.is_uncached_state = mode == "none" and self.block_size < longest
-        is_other = name in _STATE and mode not in _MODES
-        if is_other or self.is_uncached_state and spec.num_speculative_blocks:
-            raise UnsupportedError(f"MambaSpec with mamba_cache_mode {mode} is not supported by "
-                                   "quire.vllm, only align, and none without drafts or with a "
-                                   "block for all of a request's tokens")
-        if mode == "none" and not self.is_uncached_state:
-            self.states = 1 + spec.num_speculative_blocks
+        self.states = 0
+        self.is_uncached_state = name in _STATE and self.block_size < longest
+        if name in _STATE:
+            mode = getattr(spec, "mamba_cache_mode", "")
+            if mode != "none" or self.is_uncached_state and spec.num_speculative_blocks:
+                raise UnsupportedError(f"MambaSpec with mamba_cache_mode {mode} is not supported "
+                                       "by quire.vllm, only none without drafts or with a block "
+                                       "for all of a request's tokens: use vLLM's own manager")
+            if not self.is_uncached_state:
+                self.states = 1 + spec.num_speculative_blocks
         if self.states == 0 and self.block_size > _LARGEST:
             raise UnsupportedError(f"blocks of {self.block_size} tokens are not supported by "
                                    f"quire.vllm: at most {_LARGEST}")
@@ -108,7 +98,7 @@ class GroupSpec:
     @property
     def passes(self) -> bool:
         """True if a request gives up blocks of the library's group while it runs."""
-        return (self.window != 0 or self.is_state) and not self.is_scratch
+        return self.window != 0 and not self.is_scratch
 
     def scratch_blocks(self, tokens: int) -> int:
         """How many entries the table of a scratch group has for so many tokens."""
@@ -123,14 +113,9 @@ class GroupSpec:
         """The library's group in a cache whose blocks have `unit` tokens unless a group says more.
         A cross-attention group alone holds its tokens like any other. States are blocks of another
         input: the library gives them out at once."""
+        size = 0 if self.states or self.block_size == unit else self.block_size
         if self.is_fixed and not is_alone:
-            size = 0 if self.states or self.block_size == unit else self.block_size
             return Group(layers=1, kv_heads=1, head_dim=1, kind=GroupKind.CROSS, block_tokens=size)
-        size = 0 if self.block_size == unit else self.block_size
-        if self.is_state:
-            return Group(layers=1, kv_heads=1, head_dim=1, kind=GroupKind.RECURRENT,
-                         block_tokens=size, state_interval=self.block_size,
-                         draft_states=self.drafts)
         kind = GroupKind.CHUNKED if self.chunked else \
             GroupKind.WINDOW if self.window else GroupKind.FULL
         return Group(layers=1, kv_heads=1, head_dim=1, window=self.window, kind=kind,
@@ -138,8 +123,6 @@ class GroupSpec:
 
     def passed(self, computed: int) -> int:
         """How many of the first blocks a token sees nothing of, if `computed` are before it."""
-        if self.is_state:
-            return max(0, computed - 1) // self.block_size
         if not self.window:
             return 0
         if self.chunked:
@@ -151,11 +134,11 @@ class Spec:
     """The groups of a KVCacheConfig.
 
     groups    one or several
-    sizes     tokens per block of each group; 0: a request has all its blocks from the beginning, or
-              the group is scratch
+    block_size  tokens per block of the groups that have one for their tokens
+    sizes     that of each group; 0: a request has all its blocks from the beginning, or the group
+              is scratch
     slots     tokens per block of the scratch groups by their numbers; 0: a block of a ring
-    span      whole blocks of all groups with tokens: what is cached at a time
-    alignment  whole blocks of scratch groups, too: a hit is a multiple of it
+    alignment  whole blocks of all groups, scratch too: a hit is a multiple of it
     windowed  True if a request gives up blocks while it runs
     crosses   True if the only group's blocks hold an encoder's tokens
     fixed     True if a group beside others has all blocks of a request from the beginning
@@ -176,24 +159,20 @@ class Spec:
         self.slots = {i: 0 if group.is_ring else group.block_size
                       for i, group in enumerate(groups) if group.is_scratch}
         self.fixed = any(group.is_fixed for group in groups) and not self.crosses
-        if not any(self.sizes):
+        different = sorted(set(filter(None, self.sizes)))
+        if not different:
             raise UnsupportedError("Mamba, or groups that are not cached, without a group of "
                                    "attention that is are not supported by quire.vllm")
+        if len(different) > 1:
+            raise UnsupportedError(f"groups with blocks of {different} tokens are not supported by "
+                                   "quire.vllm: use vLLM's own manager")
         if any(group.states for group in groups) and any(group.crosses for group in groups) or \
                 len({group.states for group in groups if group.states}) > 1:
             raise UnsupportedError("groups of Mamba with different numbers of blocks, or beside "
                                    "cross-attention, are not supported by quire.vllm")
-        if len({group.block_size for group in groups if group.is_state}) > 1:
-            raise UnsupportedError("groups of Mamba with blocks of different sizes are not "
-                                   "supported by quire.vllm with prefix caching")
-        self.span = math.lcm(*filter(None, self.sizes))
-        self.alignment = math.lcm(self.span, *(
+        self.block_size = different[0]
+        self.alignment = math.lcm(self.block_size, *(
             group.block_size for group in groups if group.is_scratch))
-        if self.is_mixed and (self.span > _LONGEST_SPAN or
-                              all(group.passes for group in groups if not group.is_scratch)):
-            raise UnsupportedError(f"groups with blocks of {sorted(set(self.sizes))} tokens are "
-                                   "not supported by quire.vllm: their least common multiple is "
-                                   f"at most {_LONGEST_SPAN}, and one has full attention")
         self.windowed = any(group.passes or group.is_scratch and group.window for group in groups)
         interval = getattr(config, "prefix_cache_retention_interval", None)
         if interval and not self.windowed:
@@ -201,19 +180,9 @@ class Spec:
                              "sliding-window or Mamba layers")
 
     @property
-    def has_states(self) -> bool:
-        """True if a group's blocks hold states of a recurrence that are cached."""
-        return any(group.is_state for group in self.groups)
-
-    @property
     def has_windows(self) -> bool:
         """True if a group of the library has a window or chunks."""
         return any(group.window and group.passes for group in self.groups)
-
-    @property
-    def is_mixed(self) -> bool:
-        """True if the groups' blocks have different numbers of tokens."""
-        return len(set(filter(None, self.sizes))) > 1
 
     def left_of(self, tokens: int, given: int, computed: int) -> int:
         """How many more blocks a request with so many tokens holds at most at a time, than one with
@@ -224,6 +193,6 @@ class Spec:
                 passed = group.passed(computed)
                 most = min(group.scratch_blocks(tokens) - passed, group.most_blocks)
                 left += max(0, most - max(0, group.scratch_blocks(given) - passed))
-            elif size and not group.is_state:
+            elif size:
                 left += min(-(-tokens // size), group.most_blocks) - -(-given // size)
         return left

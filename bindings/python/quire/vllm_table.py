@@ -33,7 +33,6 @@ from .vllm_retention import Retention
 from .vllm_request import Content, ids, tokens as converted
 from .vllm_running import Running, Shape, hashes_of
 from .vllm_scratch import Scratch
-from .vllm_states import States
 from .vllm_window import Window
 
 _LEAST_RESERVED = 4  # requests: a step for fewer of them saves nothing
@@ -68,16 +67,14 @@ class Table:
         self.reserved = 0
         self.late, self.lookahead = late, lookahead
         self.shape = Shape(books.block_size, books.sizes,
-                           [size // (hash_size or size) if size else 1 for size in books.sizes],
-                           [0] * books.group_count,
-                           {group: 0 for group in (*books.states, *books.slots)}, books.slots,
+                           books.block_size // (hash_size or books.block_size),
+                           [0] * books.group_count, books.slots,
                            None if retention is None else retention.keeps)
         self._is_single = books.group_count == 1
         self.index: Optional[Index] = None
         self.bad: Counter[int] = Counter()
         self.window = Window(books, blocks)
         self.scratch = Scratch(books, blocks)
-        self.states = States(books)
         self._due: Dict[Running, None] = {}
 
     def free_count(self) -> int:
@@ -96,19 +93,17 @@ class Table:
         tokens, keys = self.content.of(request)
         if self.lookahead:
             tokens = np.append(tokens, np.uint32(UNKNOWN))
-        attended = self.states.attended(request, self, most, drops_last)
-        if attended is not None and drops_last:
-            count, tables = self.found(keys, tokens[:attended + 1])
-        elif drops_last:
-            count, tables, attended = self._found_before_one(keys, tokens, len(ids(request)), most)
+        if drops_last:
+            count, tables, cached = self._found_before_one(keys, tokens, len(ids(request)), most)
+            cached = max(cached, count)
         else:
             tokens = tokens if most is None else tokens[:most + 1]
             count, tables = self.found(keys, tokens)
-        most_cached = max(count, attended or 0)
+            cached = count
         unit = self.books.alignment
         while count and (count % unit or not self._is_kept(request, count)):
             count, tables = self.found(keys, tokens[:count - (count % unit or unit) + 1])
-        return count, tables, most_cached if most_cached > count else 0
+        return count, tables, cached if cached > count else 0
 
     def _found_before_one(self, keys: List[Key], tokens: Any, known: int,
                           most: Optional[int]) -> Tuple[int, Tables, int]:
@@ -142,8 +137,8 @@ class Table:
             return True
         assert self.index is not None
         self.index.sync()
+        hashes = hashes_of(request, self.shape.scale)
         for group in self.retention.needs:
-            hashes = hashes_of(request, self.shape.scales[group])
             if not all(place < len(hashes) and self.index.keeps(group, hashes[place])
                        for place in self.retention.places(group, tokens)):
                 return False
@@ -182,10 +177,9 @@ class Table:
         return {*self.bad, *self.index.hidden}
 
     def _end_of_good(self, tables: Tables, bad: Container[int]) -> int:
-        """The end of the first tokens, in spans, whose blocks in tables are not bad."""
-        return min(_first_in(table, bad) * size // self.books.block_size
-                   for table, size in zip(tables, self.books.sizes) if size) * \
-            self.books.block_size
+        """The end of the first tokens whose blocks in tables are not bad."""
+        return min(_first_in(table, bad) * size
+                   for table, size in zip(tables, self.books.sizes) if size)
 
     @property
     def nothing(self) -> Tables:
@@ -196,11 +190,9 @@ class Table:
         """The blocks that were found: a step would take them, but it is aborted."""
         self.books.begin(probe, tokens, 0)
         tables = self.books.tables(probe, step=self.books.step)
-        states = self.books.state_sources() if self.books.states else {}
         self.books.abort()
-        return [[0] * (count // size - 1) + [states[group]] if group in states else
-                table[:count // size] if size else []
-                for group, (table, size) in enumerate(zip(tables, self.books.sizes))]
+        return [table[:count // size] if size else []
+                for table, size in zip(tables, self.books.sizes)]
 
     # Growth.
 
@@ -268,63 +260,22 @@ class Table:
         known = max(-(-need // size) * size, found + size if found >= need else 0)
         if self.books.is_exact:
             known = max(verified, running.known + 1, found + 1)
-        stops = self.states.stops(running, known) if self.books.states else []
         if self.scratch:
             self.scratch.plan(running, need)
-        # Tokens still to be loaded must not be named if this request then has to wait.
-        if (stops or self._names_before(running, cached)) and \
-                not self._could_step(running, known, need, spare):
-            return False
-        for stop in [*stops, known]:
-            if self.books.states:
-                self._name_before(running, cached)
-            if not self._step_to(running, stop, need if stop == known else stop, found, cached,
-                                 spare):
-                return False
-        return True
-
-    def _could_step(self, running: Running, known: int, need: int, spare: int) -> bool:
-        """True if a step of this request could run; it is aborted."""
-        tokens = np.full(known - running.known, UNKNOWN, elements.TOKEN)
-        opened = self._open(running, tokens, max(0, need - known), 0, 0, spare) is not None
-        if opened:
-            self.books.abort()
-        return opened
-
-    def _names_before(self, running: Running, cached: int) -> bool:
-        """True if `_name_before` names something."""
-        count = self._cacheable(running, min(cached, running.known)) if self.books.states else 0
-        return count // running.size * running.size > running.due
-
-    def _name_before(self, running: Running, cached: int) -> None:
-        """Names what may be cached of a request's tokens before the step that gives up their
-        state."""
-        self.name_later(running, min(cached, running.known))
-
-    def _step_to(self, running: Running, known: int, need: int, found: int, cached: int,
-                 spare: int) -> bool:
-        """A part of `_step`, which ends with the first `known` tokens."""
-        size = self.books.block_size
         tokens = np.full(known - running.known, UNKNOWN, elements.TOKEN)
         cached = self._cacheable(running, cached)
         end = max(found, cached // size * size) if self.books.caches and running.known == 0 else 0
         end = min(end, known)
         tokens[:end] = self.content.of(running.request)[0][:end] if end else 0
-        kept = self.window.keep(running, known) if self.books.windows else None
+        kept = self.window.keep(running) if self.books.windows else None
         named = self._open(running, tokens, max(0, need - known), found, end, spare)
         if named is None:
             self.window.undo(running, kept)
             return False
-        states = self.books.state_sources() if found and self.books.states else {}
         self.books.close_step()
         if self.scratch:
             self.scratch.settle(running)
         self._read(running, known, named, found)
-        for group, block in states.items():
-            running.tables[group][found // self.books.sizes[group] - 1] = self.blocks[block]
-        self.window.keep_found(running, states)
-        if named > found and self.books.states:
-            self.states.named(running, found, named, self.retention)
         if self.index is not None and named > found:
             self.index.note(running, found // size, named // size)
         return True
@@ -365,15 +316,13 @@ class Table:
         if self.books.windows:
             self.window.stepped(running, first)
             if running.room == 0:
-                running.passed = [max(0, found // size - 1) if group in self.books.states else count
-                                  for group, (count, size) in enumerate(
-                                      zip(running.front, running.sizes))]
+                running.passed = running.front
 
     def _read_tables(self, running: Running) -> None:
         """Reads the blocks that were added to a request's tables."""
         for group, table in enumerate(running.tables):
-            if group in running.shown:
-                continue  # Window.stepped reads it, or it is scratch
+            if group in running.slots:
+                continue
             table += self.blocks.of(self.books.blocks(running.sequence, len(table), group=group))
 
     # Reservation.
@@ -462,16 +411,6 @@ class Table:
 
     def _name(self, running: Running) -> None:
         """Names the tokens of one request that are due."""
-        if self.books.states:
-            target = running.due
-            for stop in [*self.states.stops(running, target), target]:
-                running.name(stop // running.size * running.size)
-                if running.due > running.named:
-                    self._name_to_due(running)
-            return
-        self._name_to_due(running)
-
-    def _name_to_due(self, running: Running) -> None:
         tokens, wide = converted(self._part(running))
         if wide is not None and self._unkeyed(running, wide):
             running.due, running.mark = running.named, _NEVER
@@ -481,8 +420,6 @@ class Table:
             return
         self.books.name_one(running.sequence, running.named, tokens)
         begin, running.named = running.named, running.due
-        if self.books.states:
-            self.states.named(running, begin, running.due, self.retention)
         if self.index is not None:
             self.index.note(running, begin // running.size, running.due // running.size)
 
@@ -519,8 +456,6 @@ class Table:
             self.window.end(running)
         if self.scratch:
             self.scratch.end(running)
-        if self.books.states:
-            self.states.end(running)
         running.end()
         self.content.forget()
 
@@ -562,9 +497,7 @@ class Table:
         """Keeps the cached blocks by hash from now on. Those of running requests are entered."""
         self.name_due()
         stored = self.books.changes().stored
-        span, sizes = self.books.block_size, self.books.sizes
-        self.index = Index(self.books, is_held, self._blocks_of,
-                           [span // size if size else 0 for size in sizes], self.retention)
+        self.index = Index(self.books, is_held, self._blocks_of, self.retention)
         self.books.on_evicted, self.books.on_restored = self.index.evicted, self.index.restored
         for running in self.running.values():
             if running.due != 0:
@@ -575,7 +508,8 @@ class Table:
         return self.index
 
     def _blocks_of(self, entry: Entry) -> List[int]:
-        """The blocks of an entry's group that a lookup finds for its span and those before it."""
+        """The blocks of an entry's group that a lookup finds for its tokens and those before
+        them."""
         chain = entry.chain()
         if not chain:
             return []

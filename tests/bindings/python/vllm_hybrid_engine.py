@@ -32,23 +32,6 @@ class Attention:
         return self.first_seen(first) // size
 
 
-class Recurrence:
-    """One group's layers that have a state (Mamba, vLLM's mode "align"), with blocks for drafts.
-
-    The worker goes on from the state where the last step left it, or from the one that was found.
-    It leaves one in the block of the step's last slot, and one in each block that ends within the
-    step, if the request has that block.
-    """
-
-    window = 1  # its state
-
-    def __init__(self, drafts):
-        self.drafts = drafts
-
-    def seen_from(self, first, size):
-        return max(0, first - 1) // size
-
-
 class Replayed(Attention):
     """A window's layers whose blocks are not cached (vLLM's bounded replay): after a hit its last
     tokens, as many as the window shows, are computed once more, for these layers only."""
@@ -73,7 +56,7 @@ class Engine:
     case          the unittest.TestCase
     manager       the KV cache manager
     make_request  makes a request from its name and tokens
-    windows       one per group, see Attention, or a Recurrence, Replayed or Ring
+    windows       one per group, see Attention, or a Replayed or Ring
     sizes         tokens per block of each group
     blocks        the pool's, the null block included
     most          steps in flight at a time; 0: each one ends before the next is scheduled
@@ -81,16 +64,10 @@ class Engine:
 
     def __init__(self, case, manager, make_request, windows, sizes, blocks, most):
         self.case, self.manager, self.make_request = case, manager, make_request
-        self.groups = [window if isinstance(window, (Recurrence, *SCRATCH)) else Attention(window)
+        self.groups = [window if isinstance(window, SCRATCH) else Attention(window)
                        for window in windows]
-        # A manager may refuse loads with states beside windows.
-        self.loads = len({isinstance(group, Recurrence) for group in self.groups
-                          if group.window is not None and not isinstance(group, SCRATCH)}) < 2
         self.replay = max((group.window for group in self.groups if isinstance(group, Replayed)),
                           default=0)
-        # With states, drafts are those of one sampled token, as many as there are blocks for.
-        self.most_drafts = min((group.drafts for group in self.groups
-                                if isinstance(group, Recurrence)), default=None)
         self.sizes, self.span = sizes, math.lcm(*sizes)
         self.blocks, self.most = blocks, most
         self.memory = {}      # (block, slot) -> (group, tokens)
@@ -112,9 +89,6 @@ class Engine:
     def write(self, item):
         request, first, new, drafts, tables = item
         for group, (size, table) in enumerate(zip(self.sizes, tables)):
-            if isinstance(self.groups[group], Recurrence):
-                self.recur(item, group)
-                continue
             if isinstance(self.groups[group], Ring):
                 self.turn(item, group)
                 continue
@@ -144,38 +118,13 @@ class Engine:
         for place in range(first, first + new):
             self.memory[block, place % size] = group, request.name, self.content(request, place)
 
-    def recur(self, item, group):
-        request, first, new, drafts, tables = item
-        table, size = tables[group], self.sizes[group]
-        if first != 0:
-            block = table[request.state_at.get(group, (first - 1) // size)]
-            self.case.assertEqual(self.memory.get((block, 0)),
-                                  (group, self.content(request, first - 1)),
-                                  f"{request.name}, group {group}: the state before {first}")
-        last = first + new - 1
-        at = (last + drafts) // size
-        for place in [*range((first // size + 1) * size - 1, last + 1, size), last]:
-            block = table[at if place == last else place // size]
-            if place == last:
-                self.case.assertNotEqual(block, 0, "a state has no block")
-            for slot in range(size if block != 0 else 0):
-                self.memory[block, slot] = group, self.content(request, place)
-        if (last + 1) % size == 0 and table[last // size] != 0:
-            for slot in range(size):
-                self.memory[table[last // size], slot] = group, self.content(request, last)
-        request.state_at[group] = at
-
     def load(self, request, begin, end, tables):
         """A connector writes what it has to the blocks that it is given."""
         for group, (size, table) in enumerate(zip(self.sizes, tables)):
             if isinstance(self.groups[group], SCRATCH):
                 self.carry(request, end, group, table)
                 continue
-            is_state = isinstance(self.groups[group], Recurrence)
-            for slot in range(size if is_state and begin < end else 0):
-                self.memory[table[(end - 1) // size], slot] = \
-                    group, self.content(request, end - 1)
-            for place in range(begin, begin if is_state else end):
+            for place in range(begin, end):
                 if table[place // size] != 0:
                     self.memory[table[place // size], place % size] = (
                         group, self.content(request, place))
@@ -192,7 +141,7 @@ class Engine:
     def read(self, item):
         request, first, new, _, tables = item
         for group, (attention, size, table) in enumerate(zip(self.groups, self.sizes, tables)):
-            if isinstance(attention, (Recurrence, Ring)):
+            if isinstance(attention, Ring):
                 continue
             begin = attention.first_seen(first)
             if isinstance(attention, Replayed) and not request.is_carried:
@@ -224,8 +173,6 @@ class Engine:
             left = len(request.tokens) - request.engine.num_computed_tokens
             new = source.randrange(1, min(left, 12) + 1)
             drafts = source.randrange(3) if new == left and self.most == 0 else 0
-            if self.most_drafts is not None:
-                drafts = min(drafts, self.most_drafts) if new == 1 else 0
             self.allocate(items, request, new, drafts, 0)
         while self.waiting:
             request = Playing(*self.waiting[0], self.make_request(*self.waiting[0]))
@@ -234,7 +181,7 @@ class Engine:
             self.case.assertLess(found, len(request.tokens))
             source, left = draw(request.name), len(request.tokens) - found
             loaded = source.randrange(left // self.span + 1) * self.span % left \
-                if source.random() < 0.2 and self.loads else 0
+                if source.random() < 0.2 else 0
             request.is_carried = bool(self.replay and loaded and source.random() < 0.5)
             if self.replay and not request.is_carried and found + loaded <= self.replay:
                 found, loaded, blocks = 0, 0, None
@@ -329,7 +276,6 @@ class Playing:
     def __init__(self, name, tokens, engine):
         self.name, self.tokens, self.engine = name, list(tokens), engine
         self.numbers = []
-        self.state_at = {}  # by group, the entry of the block that the state is in
         self.rings = {}  # by group, the block
         self.hit = self.first = 0  # tokens that were found or loaded; the first that was computed
         self.is_carried = False  # True if a connector has loaded all groups' blocks

@@ -10,7 +10,6 @@ there; then each token must still find what it sees, which vllm_hybrid_engine.py
 import dataclasses
 import math
 import random
-import re
 import unittest
 
 import torch
@@ -24,9 +23,10 @@ from vllm.v1.kv_cache_interface import (
     KVCacheGroupSpec, MambaSpec, SlidingWindowMLASpec, SlidingWindowSpec)
 from vllm.v1.request import Request
 
+import quire
 import vllm_scratch_test
 from quire import vllm, vllm_plugin
-from vllm_hybrid_engine import Engine, Recurrence, Replayed, Ring, Script
+from vllm_hybrid_engine import Engine, Replayed, Ring, Script
 from vllm_hybrid_test import SIZE, groups
 
 LONGEST = 512
@@ -34,9 +34,6 @@ LONGEST = 512
 
 def spec(window, size):
     common = dict(block_size=size, num_kv_heads=1, head_size=1, dtype=torch.float32)
-    if isinstance(window, Recurrence):
-        return MambaSpec(block_size=size, shapes=((1, 1),), dtypes=(torch.float32,),
-                         mamba_cache_mode="align", num_speculative_blocks=window.drafts)
     if isinstance(window, Ring):
         return CircularBufferSpec(**common, head_size_v=0)
     if isinstance(window, Replayed):
@@ -54,6 +51,14 @@ def config(blocks, windows, each):
         for i, (window, size) in enumerate(zip(windows, each))])
 
 
+def with_states(model, size, mode):
+    """The model with a group of Mamba as well, whose blocks have `size` tokens."""
+    state = MambaSpec(block_size=size, shapes=((1, 1),), dtypes=(torch.float32,),
+                      mamba_cache_mode=mode)
+    model.kv_cache_groups.append(KVCacheGroupSpec(["mamba"], state))
+    return model
+
+
 def make_request(name, tokens):
     return Request(request_id=name, prompt_token_ids=list(tokens),
                    sampling_params=SamplingParams(max_tokens=400), pooling_params=None,
@@ -65,78 +70,19 @@ HASHER = get_request_block_hasher(SIZE, sha256)
 
 
 class Hybrid(unittest.TestCase):
-    def engines(self, seed, blocks, is_mixed=False, **options):
+    def engines(self, seed, blocks, size=SIZE, **options):
         rng = random.Random(seed)
-        # vLLM forgets blocks of a chunk that begins within a block, and has no chunks with EAGLE or
-        # with blocks of different sizes; there it finds more with EAGLE, see docs/vllm.md.
-        windows, most = groups(rng, range(SIZE, 20, SIZE)), rng.randrange(3)
-        if is_mixed or options.get("use_eagle"):
+        # vLLM forgets blocks of a chunk that begins within a block, and has no chunks with EAGLE.
+        windows, most = groups(rng, range(size, 5 * size, size)), rng.randrange(3)
+        if options.get("use_eagle"):
             windows = [window and abs(window) for window in windows]
-        each = [SIZE] * len(windows)
-        if is_mixed:
-            windows[0], each = None, [rng.choice((SIZE, 2 * SIZE, 3 * SIZE)) for _ in windows]
+        each = [size] * len(windows)
         made = [Engine(self, kind(config(blocks, windows, each), LONGEST,
-                                  scheduler_block_size=math.lcm(*each), hash_block_size=SIZE,
+                                  scheduler_block_size=size, hash_block_size=SIZE,
                                   max_in_flight_tokens=LONGEST, **options),
                        make_request, windows, each, blocks, most)
                 for kind in (vllm.KVCacheManager, KVCacheManager)]
         return made, Script(seed, most)
-
-    def engines_with_states(self, seed, blocks, **options):
-        rng = random.Random(seed)
-        drafts = rng.randrange(3)
-        windows = [None, *(rng.choice((None, Recurrence(drafts), Recurrence(drafts)))
-                           for _ in range(rng.randrange(2))), Recurrence(drafts)]
-        most = rng.randrange(3)
-        if most == 0 and rng.random() < 0.5 and not options.get("use_eagle"):
-            windows.append(rng.randrange(1, 20))
-        rng.shuffle(windows)
-        each = [SIZE] * len(windows)
-        made = [Engine(self, kind(config(blocks, windows, each), LONGEST,
-                                  scheduler_block_size=SIZE, hash_block_size=SIZE,
-                                  max_in_flight_tokens=LONGEST, **options),
-                       make_request, windows, each, blocks, most)
-                for kind in (vllm.KVCacheManager, KVCacheManager)]
-        return made, Script(seed, most)
-
-    def test_large_pool_with_states_finds_what_vllm_finds(self):
-        found = [0, 0]
-        for seed in range(80, 104):
-            with self.subTest(seed=seed):
-                engines, script = self.engines_with_states(seed, 4000, use_eagle=seed % 4 == 0)
-                script.play(engines, 250)
-                self.assertEqual(set(engines[0].hits), set(engines[1].hits))
-                for name, count in engines[1].hits.items():
-                    self.assertGreaterEqual(engines[0].hits[name], count, name)
-                if all(isinstance(group, Recurrence) or group.window is None
-                       for group in engines[0].groups):
-                    self.assertEqual(self.nulls(engines[0]), self.nulls(engines[1]))
-                found = [count + sum(engine.hits.values())
-                         for count, engine in zip(found, engines)]
-                engines[0].manager.close()
-        self.assertGreater(found[1], 0)
-        print(f"found with states: {found[0]} tokens, vLLM {found[1]}")
-
-    def test_small_pool_with_states_keeps_contents(self):
-        refused = alone = 0
-        for seed in range(110, 134):
-            with self.subTest(seed=seed):
-                engines, script = self.engines_with_states(seed, 150)
-                try:
-                    script.play(engines, 250)
-                except ValueError as why:
-                    # vLLM's own manager admits a request that it then has too few blocks for.
-                    if not re.match(r"Cannot get \d+ free blocks", str(why)):
-                        raise
-                    alone += 1
-                    engines[0].manager.close()
-                    engines, script = self.engines_with_states(seed, 150)
-                    script.play(engines[:1], 250)
-                refused += engines[0].refused
-                engines[0].manager.close()
-        self.assertGreater(refused, 0)
-        self.assertLess(alone, 12)
-        print(f"with states in a small pool: {alone} of 24 scripts without vLLM's manager")
 
     def engines_with_scratch(self, seed, blocks):
         rng = random.Random(seed)
@@ -176,8 +122,7 @@ class Hybrid(unittest.TestCase):
         self.assertGreater(refused, 0)
 
     def test_retention_keeps_what_vllm_keeps(self):
-        """With EAGLE in some groups and without; where the groups' blocks differ with it, a lookup
-        of vLLM's finds more."""
+        """With EAGLE in some groups and without."""
         found = 0
         for seed in range(40):
             with self.subTest(seed=seed):
@@ -187,19 +132,17 @@ class Hybrid(unittest.TestCase):
                 if not any(windows):
                     windows.append(9)
                 use_eagle = seed % 4 != 0
-                each = [SIZE] * len(windows) if use_eagle else [
-                    rng.choice((SIZE, 2 * SIZE)) for _ in windows]
-                span = math.lcm(*each)
+                size = SIZE * rng.choice((1, 2))
                 made = dataclasses.replace(
-                    config(4000, windows, each),
-                    prefix_cache_retention_interval=rng.choice((None, 0, 0, 2 * span, 8 * span)))
+                    config(4000, windows, [size] * len(windows)),
+                    prefix_cache_retention_interval=rng.choice((None, 0, 0, 2 * size, 8 * size)))
                 for group in made.kv_cache_groups:
                     group.is_eagle_group = use_eagle and rng.random() < 0.5
-                found += self.retain(rng, made, span, use_eagle)
+                found += self.retain(rng, made, size, use_eagle)
         self.assertGreater(found, 0)
 
-    def retain(self, rng, made, span, use_eagle):
-        ours, theirs = (kind(made, LONGEST, scheduler_block_size=span, hash_block_size=SIZE,
+    def retain(self, rng, made, size, use_eagle):
+        ours, theirs = (kind(made, LONGEST, scheduler_block_size=size, hash_block_size=SIZE,
                              max_in_flight_tokens=LONGEST, use_eagle=use_eagle)
                         for kind in (vllm.KVCacheManager, KVCacheManager))
         beginning, total = [rng.randrange(9) for _ in range(120)], 0
@@ -216,8 +159,8 @@ class Hybrid(unittest.TestCase):
                 request.shared_prefix_boundary = boundary
             ours.allocate_slots(request, len(tokens) - count, count, blocks)
             theirs.allocate_slots(request, len(tokens) - count, count, other)
-            for group, spec in enumerate(made.kv_cache_groups):
-                scale = spec.kv_cache_spec.block_size // SIZE
+            scale = size // SIZE
+            for group in range(len(made.kv_cache_groups)):
                 for hash_ in request.block_hashes[scale - 1::scale]:
                     self.assertEqual(pool.get_cached_block(hash_, [group]) is None,
                                      theirs.block_pool.get_cached_block(hash_, [group]) is None)
@@ -235,20 +178,18 @@ class Hybrid(unittest.TestCase):
                 windows = [None, *(rng.choice((None, 3, 5, 9, 17))
                                    for _ in range(rng.randrange(3)))]
                 use_eagle = seed % 3 == 0
-                each = [SIZE] * len(windows) if use_eagle else [
-                    rng.choice((SIZE, 2 * SIZE)) for _ in windows]
-                each = each if len(each) > 1 else [SIZE]
-                made = [kind(config(4000, windows, each), LONGEST,
-                             scheduler_block_size=math.lcm(*each), hash_block_size=SIZE,
+                size = SIZE * rng.choice((1, 2)) if len(windows) > 1 else SIZE
+                made = [kind(config(4000, windows, [size] * len(windows)), LONGEST,
+                             scheduler_block_size=size, hash_block_size=SIZE,
                              max_in_flight_tokens=LONGEST, use_eagle=use_eagle)
                         for kind in (vllm.KVCacheManager, KVCacheManager)]
-                counts = self.take_out(rng, made, each)
+                counts = self.take_out(rng, made, len(windows), size // SIZE)
                 found, missed = found + counts[0], missed + counts[1]
                 made[0].close()
         self.assertGreater(found, 0)
         self.assertGreater(missed, 0)
 
-    def take_out(self, rng, made, each):
+    def take_out(self, rng, made, groups, scale):
         """Requests with one beginning are cached, some blocks are taken out, and then put back."""
         beginning, requests = [rng.randrange(9) for _ in range(80)], []
         maps = [manager.block_pool.cached_block_hash_to_block for manager in made]
@@ -264,8 +205,7 @@ class Hybrid(unittest.TestCase):
         for _ in range(12):
             out = []
             for _ in range(rng.randrange(1, 4)):
-                group = rng.randrange(len(each))
-                scale = each[group] // SIZE
+                group = rng.randrange(groups)
                 hashes = rng.choice(requests).block_hashes[scale - 1::scale]
                 key = rng.choice(hashes or [b""]) + group.to_bytes(4, "big")
                 if all(key in each_map._cache for each_map in maps):
@@ -283,32 +223,56 @@ class Hybrid(unittest.TestCase):
                 found += counts[0]
         return found, found - missed
 
-    def test_managers_of_groups_are_known_by_the_classes_of_vllms(self):
+    def install(self):
         self.addCleanup(setattr, kv_cache_manager, "KVCacheManager", KVCacheManager)
+        self.addCleanup(setattr, vllm.KVCacheManager, "theirs", None)
         vllm_plugin.install()
-        windows = [None, 9, -8, Recurrence(0), Ring()]
-        made = [kind(config(60, windows, [SIZE] * 5), LONGEST, scheduler_block_size=SIZE,
-                     hash_block_size=SIZE, max_in_flight_tokens=LONGEST)
-                for kind in (vllm.KVCacheManager, KVCacheManager)]
+
+    def test_managers_of_groups_are_known_by_the_classes_of_vllms(self):
+        self.install()
         kinds = [getattr(single_type_kv_cache_manager, name)
                  for name in dir(single_type_kv_cache_manager) if name.endswith("Manager")]
-        ours, theirs = ([[isinstance(manager, kind) for kind in kinds]
-                         for manager in each.coordinator.single_type_managers] for each in made)
-        for group, window in enumerate(windows):
-            self.assertEqual([kind for kind, is_one in zip(kinds, ours[group]) if is_one],
-                             [kind for kind, is_one in zip(kinds, theirs[group]) if is_one])
+        for model, caches in ((config(60, [None, 9, -8, Ring()], [SIZE] * 4), True),
+                              (with_states(config(60, [None], [SIZE]), LONGEST, "none"), False)):
+            made = [kind(model, LONGEST, scheduler_block_size=LONGEST, hash_block_size=SIZE,
+                         max_in_flight_tokens=LONGEST, enable_caching=caches)
+                    for kind in (vllm.KVCacheManager, KVCacheManager)]
+            self.assertIs(type(made[0]), vllm.KVCacheManager)
+            ours, theirs = ([[isinstance(manager, kind) for kind in kinds]
+                             for manager in each.coordinator.single_type_managers]
+                            for each in made)
+            for our, their in zip(ours, theirs):
+                self.assertEqual([kind for kind, is_one in zip(kinds, our) if is_one],
+                                 [kind for kind, is_one in zip(kinds, their) if is_one])
+            made[0].close()
+
+    def test_models_that_are_not_served_have_vllms_manager_once_it_is_installed(self):
+        models = [with_states(config(60, [None], [SIZE]), SIZE, "align"),
+                  config(60, [None, None], [SIZE, 2 * SIZE]),
+                  config(60, [None, 9], [SIZE, 2 * SIZE])]
+        for caches in (False, True):
+            for model in models:
+                with self.assertRaisesRegex(quire.UnsupportedError, "own manager"):
+                    vllm.KVCacheManager(model, LONGEST, enable_caching=caches)
+        self.install()
+        for caches in (False, True):
+            for model in models:
+                made = vllm.KVCacheManager(
+                    model, LONGEST, scheduler_block_size=2 * SIZE, hash_block_size=SIZE,
+                    max_in_flight_tokens=LONGEST, enable_caching=caches)
+                self.assertIsInstance(made, KVCacheManager)
+                made.close()
 
     def nulls(self, engine):
         return {name: [[block == 0 for block in table]
                        for table in engine.manager.get_block_ids(name)]
                 for name in engine.running}
 
-    def compare(self, seeds, **options):
+    def compare(self, seeds, size=SIZE):
         ours, theirs = 0, 0
         for seed in seeds:
             with self.subTest(seed=seed):
-                made = options or {"use_eagle": seed % 4 == 0}
-                engines, script = self.engines(seed, 4000, **made)
+                engines, script = self.engines(seed, 4000, size, use_eagle=seed % 4 == 0)
                 script.play(engines, 250)
                 self.assertEqual(set(engines[0].hits), set(engines[1].hits))
                 for name, found in engines[1].hits.items():
@@ -322,14 +286,14 @@ class Hybrid(unittest.TestCase):
     def test_large_pool_finds_what_vllm_finds(self):
         self.compare(range(12))
 
-    def test_large_pool_with_blocks_of_different_sizes_finds_what_vllm_finds(self):
-        self.compare(range(60, 72), is_mixed=True)
+    def test_large_pool_with_blocks_of_several_hashes_finds_what_vllm_finds(self):
+        self.compare(range(60, 72), 2 * SIZE)
 
     def test_small_pool_without_caching_admits_what_vllm_admits(self):
         steps, alike = 0, 0
         for seed in range(20, 32):
             with self.subTest(seed=seed):
-                engines, script = self.engines(seed, 120, seed % 2 == 0, enable_caching=False)
+                engines, script = self.engines(seed, 120, SIZE << seed % 2, enable_caching=False)
                 for _ in range(250):
                     before = [engine.refused for engine in engines]
                     same = self.nulls(engines[0]) == self.nulls(engines[1])
@@ -346,7 +310,7 @@ class Hybrid(unittest.TestCase):
         ours, theirs = 0, 0
         for seed in range(40, 52):
             with self.subTest(seed=seed):
-                engines, script = self.engines(seed, 150, seed % 2 == 0)
+                engines, script = self.engines(seed, 150, SIZE << seed % 2)
                 script.play(engines, 250)
                 ours += sum(engines[0].hits.values())
                 theirs += sum(engines[1].hits.values())

@@ -5,26 +5,24 @@ vllm_hybrid_other.py plays the same requests through vLLM's own manager as well.
 """
 
 import hashlib
-import math
 import random
 import types
 import unittest
 
 import quire
 from quire import vllm
-from vllm_hybrid_engine import Engine, Recurrence, Script
+from vllm_hybrid_engine import Engine, Script
 from vllm_model import Request
 
 SIZE = 4
 
 
-def config(blocks, windows, sizes):
+def config(blocks, windows, size=SIZE):
     """A KVCacheConfig with a group per window; a negative one stands for chunks."""
-    made = vllm.config(blocks, SIZE, windows=[
+    made = vllm.config(blocks, size, windows=[
         window if window is None or window > 0 else 0 for window in windows])
     kind = type("ChunkedLocalAttentionSpec", (types.SimpleNamespace,), {})
-    for group, window, size in zip(made.kv_cache_groups, windows, sizes):
-        group.kv_cache_spec.block_size = size
+    for group, window in zip(made.kv_cache_groups, windows):
         if window is not None and window < 0:
             group.kv_cache_spec = kind(block_size=size, attention_chunk_size=-window)
     return made
@@ -40,13 +38,6 @@ def groups(rng, chunks=range(1, 20)):
     kinds = [rng.choice((None, None, rng.randrange(1, 20), -rng.choice(chunks)))
              for _ in range(rng.randrange(1, 4))]
     return [None, *kinds] if rng.random() < 0.8 else [5, *kinds]
-
-
-def sizes(rng, windows):
-    """Tokens per block of each group; in half of the cases they differ, if a group is full."""
-    if None not in windows or rng.random() < 0.5:
-        return [SIZE] * len(windows)
-    return [rng.choice((SIZE, 2 * SIZE, 3 * SIZE)) for _ in windows]
 
 
 def fixed_group(name, **fields):
@@ -127,10 +118,10 @@ class Hybrid(unittest.TestCase):
     def play(self, seed, blocks, operations):
         rng = random.Random(seed)
         windows, most = groups(rng), rng.randrange(3)
-        each = sizes(rng, windows)
-        manager = vllm.KVCacheManager(config(blocks, windows, each), 512, math.lcm(*each), SIZE,
+        size = SIZE * rng.choice((1, 1, 2, 3))
+        manager = vllm.KVCacheManager(config(blocks, windows, size), 512, size, SIZE,
                                       use_eagle=seed % 5 == 0)
-        engine = Engine(self, manager, make_request, windows, each, blocks, most)
+        engine = Engine(self, manager, make_request, windows, [size] * len(windows), blocks, most)
         script = Script(seed, most)
         for _ in range(operations // 20):
             script.play([engine], 20)
@@ -149,12 +140,12 @@ class Hybrid(unittest.TestCase):
             with self.subTest(seed=seed):
                 rng = random.Random(seed)
                 windows, most = [None, *groups(rng)], rng.randrange(3)
-                each = [SIZE * rng.choice((1, 2, 3)) if seed % 3 else SIZE for _ in windows]
-                manager = vllm.KVCacheManager(
-                    config(400, windows, each), 512, math.lcm(*each), SIZE,
-                    enable_kv_cache_events=seed % 2 == 0)
+                size = SIZE * rng.choice((1, 2, 3)) if seed % 3 else SIZE
+                manager = vllm.KVCacheManager(config(400, windows, size), 512, size, SIZE,
+                                              enable_kv_cache_events=seed % 2 == 0)
                 self.assertEqual(len(manager.block_pool.cached_block_hash_to_block), 0)
-                engine = ByHash(self, manager, make_hashed, windows, each, 400, most)
+                engine = ByHash(self, manager, make_hashed, windows, [size] * len(windows), 400,
+                                most)
                 Script(seed, most).play([engine], 150)
                 manager._cache.check()
                 self.assertGreater(engine.found, 0)
@@ -172,7 +163,7 @@ class Hybrid(unittest.TestCase):
             with self.subTest(seed=seed):
                 rng = random.Random(seed)
                 windows, most = groups(rng), rng.randrange(3)
-                made = config(150, windows, [SIZE] * len(windows))
+                made = config(150, windows)
                 made.kv_cache_groups += [fixed_group(
                     "MambaSpec", block_size=512, mamba_cache_mode="none",
                     num_speculative_blocks=2)] * 2
@@ -185,7 +176,7 @@ class Hybrid(unittest.TestCase):
 
     def test_encoder_blocks_are_those_of_its_tokens(self):
         for size, tokens in ((4, 19), (8, 19), (4, 0)):
-            made = config(40, [None], [SIZE])
+            made = config(40, [None])
             made.kv_cache_groups.append(fixed_group("CrossAttentionSpec", block_size=size))
             manager = vllm.KVCacheManager(made, 512, SIZE, SIZE, enable_caching=False)
             request = make_request("a", range(30))
@@ -202,15 +193,13 @@ class Hybrid(unittest.TestCase):
             manager.close()
 
     def test_mamba_is_refused_where_its_states_follow_the_tokens(self):
-        for fields, word in ((dict(mamba_cache_mode="all"), "all"),
-                             (dict(mamba_cache_mode="none", num_speculative_blocks=1), "none"),
-                             (dict(mamba_cache_mode="align", num_prefill_checkpoint_blocks=1),
-                              "checkpoints within a step")):
-            made = config(40, [None], [SIZE])
-            made.kv_cache_groups.append(fixed_group("MambaSpec", **{
-                "num_speculative_blocks": 0, "block_size": 16, **fields}))
-            with self.assertRaisesRegex(quire.UnsupportedError, word):
-                vllm.KVCacheManager(made, 512, SIZE, SIZE, enable_caching=False)
+        for mode, drafts in (("all", 0), ("align", 0), ("none", 1)):
+            made = config(40, [None])
+            made.kv_cache_groups.append(fixed_group(
+                "MambaSpec", mamba_cache_mode=mode, num_speculative_blocks=drafts, block_size=16))
+            for caches in (False, True):
+                with self.assertRaisesRegex(quire.UnsupportedError, f"mode {mode} .* own manager"):
+                    vllm.KVCacheManager(made, 512, SIZE, SIZE, enable_caching=caches)
 
     def test_uncached_states_move_from_block_to_block(self):
         """Mode "none" with small blocks: a token needs the state that the one before it left."""
@@ -218,7 +207,7 @@ class Hybrid(unittest.TestCase):
             with self.subTest(seed=seed):
                 rng = random.Random(seed)
                 windows, most = [None, *groups(rng)], rng.randrange(3)
-                made = config(120, windows, [SIZE] * len(windows))
+                made = config(120, windows)
                 made.kv_cache_groups += [fixed_group(
                     "MambaSpec", block_size=SIZE, mamba_cache_mode="none",
                     num_speculative_blocks=0)] * 2
@@ -232,61 +221,11 @@ class Hybrid(unittest.TestCase):
                 manager._cache.check()
                 manager.close()
 
-    def play_cached_states(self, seed, blocks):
-        rng = random.Random(seed)
-        drafts, most = rng.randrange(3), rng.randrange(3)
-        sizes = [SIZE, *[SIZE * rng.choice((1, 1, 2))] * rng.randrange(1, 3)]
-        made = config(blocks, [None], sizes)
-        made.kv_cache_groups += [fixed_group(
-            "MambaSpec", block_size=size, mamba_cache_mode="align",
-            num_speculative_blocks=drafts) for size in sizes[1:]]
-        if most == 0 and seed % 2 == 0:
-            made.kv_cache_groups += config(blocks, [7], [SIZE]).kv_cache_groups
-        windows = [None, *(Recurrence(drafts) for _ in sizes[1:]), 7][:len(made.kv_cache_groups)]
-        each = [group.kv_cache_spec.block_size for group in made.kv_cache_groups]
-        manager = vllm.KVCacheManager(made, 512, math.lcm(*each), SIZE)
-        engine = Engine(self, manager, make_request, windows, each, blocks, most)
-        script = Script(seed, most)
-        for _ in range(10):
-            script.play([engine], 20)
-            manager._cache.check()
-        manager.close()
-        return sum(engine.hits.values()), engine.refused
-
-    def test_cached_states_are_found(self):
-        found = 0
-        for seed in range(200, 216):
-            with self.subTest(seed=seed):
-                found += self.play_cached_states(seed, 2000)[0]
-        self.assertGreater(found, 0)
-
-    def test_cached_states_are_found_in_a_small_pool(self):
-        refused = 0
-        for seed in range(300, 316):
-            with self.subTest(seed=seed):
-                refused += self.play_cached_states(seed, 110)[1]
-        self.assertGreater(refused, 0)
-
-    def test_shared_prefix_ends_where_full_attention_does(self):
-        """Also where its blocks have fewer tokens than those of the states."""
-        for size in (4, 8):
-            made = config(60, [None], [size])
-            made.kv_cache_groups.append(fixed_group(
-                "MambaSpec", block_size=8, mamba_cache_mode="align", num_speculative_blocks=0))
-            manager = vllm.KVCacheManager(made, 512, 8, 4)
-            self.assertEqual(manager.block_pool.get_num_free_blocks(), 59)
-            manager.new_step_starts()
-            manager.allocate_slots(make_hashed("a", range(16)), 16)
-            manager.new_step_starts()
-            longer = make_hashed("b", range(40))
-            self.assertEqual(manager.get_computed_blocks(longer)[1:], (16, 0))
-            manager.close()
-
     def test_cached_block_of_a_request_can_be_touched(self):
         """Also one that its window shows no more to tokens that the block's end precedes."""
-        for windows, each in (((None, 9), (4, 4)), ((None, 9, -8), (4, 4, 4)), ((None, 9), (8, 4))):
-            with self.subTest(windows=windows, each=each):
-                manager = vllm.KVCacheManager(config(80, windows, each), 512, math.lcm(*each), 4)
+        for windows in ((None, 9), (None, 9, -8)):
+            with self.subTest(windows=windows):
+                manager = vllm.KVCacheManager(config(80, windows), 512, 4, 4)
                 request = make_request("a", range(50))
                 pool = manager.block_pool
                 while request.num_computed_tokens < 50:

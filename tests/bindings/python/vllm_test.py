@@ -325,14 +325,11 @@ class Differential(unittest.TestCase):
                      lambda: vllm.KVCacheManager(vllm.config(8, 4), 8, pcp_world_size=2)):
             with self.assertRaises(quire.UnsupportedError):
                 call()
-        groups = vllm.config(8, 4, windows=(4, 8))
+        groups = vllm.config(8, 4, windows=(None, 8))
         groups.kv_cache_groups[1].kv_cache_spec.block_size = 8
-        with self.assertRaisesRegex(quire.UnsupportedError, r"\[4, 8\] tokens"):
-            vllm.KVCacheManager(groups, 8)
-        groups.kv_cache_groups[0].kv_cache_spec.sliding_window = None
-        mixed = vllm.KVCacheManager(groups, 8, enable_kv_cache_events=True)
-        self.assertIsNone(mixed.block_pool.get_cached_block(b"hash", [0]))
-        mixed.close()
+        for caches in (False, True):
+            with self.assertRaisesRegex(quire.UnsupportedError, r"\[4, 8\] tokens .* own manager"):
+                vllm.KVCacheManager(groups, 8, enable_caching=caches)
         with self.assertRaisesRegex(quire.UnsupportedError, "17 KV cache groups"):
             vllm.KVCacheManager(vllm.config(8, 4, windows=[None] * 17), 8)
         uncached = vllm.config(8, 4, windows=(None, None))
