@@ -263,6 +263,36 @@ class Hybrid(unittest.TestCase):
                 self.assertIsInstance(made, KVCacheManager)
                 made.close()
 
+    def test_vllms_manager_on_blocks_of_quire_decides_as_it_does_on_its_own(self):
+        """Also which blocks are evicted: in a small pool both give out the same ones."""
+        self.install()
+        found = refused = 0
+        for seed in range(300, 312):
+            with self.subTest(seed=seed):
+                rng = random.Random(seed)
+                windows = [None, *(rng.choice((None, 5, 9, 17)) for _ in range(rng.randrange(3)))]
+                each = [SIZE * rng.choice((1, 2, 3)) for _ in windows] + [5 * SIZE]
+                windows, most = [*windows, None], rng.randrange(3)
+                engines = [Engine(self, kind(config(150, windows, each), LONGEST,
+                                             scheduler_block_size=math.lcm(*each),
+                                             hash_block_size=SIZE, max_in_flight_tokens=LONGEST,
+                                             enable_caching=seed % 3 != 0,
+                                             use_eagle=seed % 2 == 0),
+                                  make_request, windows, each, 150, most)
+                           for kind in (vllm.KVCacheManager, KVCacheManager)]
+                script = Script(seed, most)
+                for _ in range(250):
+                    script.play(engines, 1)
+                    ours, theirs = ({name: engine.manager.get_block_ids(name)
+                                     for name in engine.running} for engine in engines)
+                    self.assertEqual(ours, theirs)
+                self.assertEqual(engines[0].hits, engines[1].hits)
+                found += sum(engines[0].hits.values())
+                refused += engines[0].refused
+                engines[0].manager.close()
+        self.assertGreater(found, 0)
+        self.assertGreater(refused, 0)
+
     def nulls(self, engine):
         return {name: [[block == 0 for block in table]
                        for table in engine.manager.get_block_ids(name)]
