@@ -90,10 +90,8 @@ uint32_t WordTable::acquire(uint32_t parent, const uint32_t *words, uint32_t cou
     return index;
 }
 
-bool WordTable::release(uint32_t index) {
+void WordTable::remove(uint32_t index) {
     Entry &entry = entries_[index];
-    QUIRE_ASSERT(entry.references > 0);
-    if (--entry.references != 0) return false;
     uint32_t *link = &bucket(entry.hash);
     while (*link != index) link = &entries_[*link].next;
     *link = entry.next;
@@ -102,7 +100,6 @@ bool WordTable::release(uint32_t index) {
     entry.next = free_;
     free_ = index;
     --live_;
-    return true;
 }
 
 }  // namespace quire

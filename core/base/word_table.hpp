@@ -34,7 +34,12 @@ class WordTable {
     uint32_t acquire(uint32_t parent, const uint32_t *words, uint32_t count, bool *is_new);
     void share(uint32_t entry) { ++entries_[entry].references; }
     // True: that was the last reference, and the entry is gone.
-    bool release(uint32_t entry);
+    bool release(uint32_t entry) {
+        QUIRE_ASSERT(entries_[entry].references > 0);
+        if (--entries_[entry].references != 0) return false;
+        remove(entry);
+        return true;
+    }
 
     const uint32_t *words(uint32_t entry) const { return entries_[entry].words; }
     uint32_t count(uint32_t entry) const { return entries_[entry].count; }
@@ -65,6 +70,7 @@ class WordTable {
     static uint64_t stored_bytes(uint32_t count) {
         return count <= kShortWords ? kCacheLine : uint64_t{count} * sizeof(uint32_t);
     }
+    void remove(uint32_t entry);
     uint32_t *store(const uint32_t *words, uint32_t count);
     void discard(uint32_t *words, uint32_t count);
     void spread();

@@ -81,11 +81,8 @@ void Scopes::end_use(uint32_t scope) {
     release(scope);
 }
 
-void Scopes::release(uint32_t scope) {
-    if (scopes_.references(scope) != 1) {
-        scopes_.release(scope);
-        return;
-    }
+// Gives up the last reference to a scope.
+void Scopes::discard(uint32_t scope) {
     leave_idle(scope);
     uint32_t root = scopes_.parent(scope), account = records_[scope].account;
     for (uint32_t i = 0; i < span_count(scope); ++i) release_key(account, spans(scope)[i].key);

@@ -67,7 +67,11 @@ class Scopes {
 
     // Keeps the scope alive until release().
     void share(uint32_t scope) { scopes_.share(scope); }
-    void release(uint32_t scope);
+    void release(uint32_t scope) {
+        if (scopes_.references(scope) == 1) [[unlikely]]
+            return discard(scope);
+        scopes_.release(scope);
+    }
     // The tree adds a node to the scope, or removes one.
     void add_node(uint32_t scope) { share(scope), ++records_[scope].node_count; }
     void remove_node(uint32_t scope) { --records_[scope].node_count, release(scope); }
@@ -162,6 +166,7 @@ class Scopes {
     uint64_t size_bytes(uint32_t scope) const { return scopes_.size_bytes(scope) + sizeof(Record); }
     uint32_t acquire(uint32_t account, uint32_t parent, const uint32_t *words, uint32_t count,
                      bool *is_new);
+    void discard(uint32_t scope);
     void enter_idle(uint32_t scope);
     void leave_idle(uint32_t scope);
 
