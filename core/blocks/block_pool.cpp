@@ -84,12 +84,6 @@ uint32_t BlockPool::oldest_cached(uint64_t barrier) const {
     return block;
 }
 
-void BlockPool::become_held(uint32_t block) {
-    blocks_[block].state = BlockState::held;
-    blocks_[block].refs = 1;
-    ++held_;
-}
-
 void BlockPool::drop_ref(uint32_t block, uint64_t touch, uint64_t barrier) {
     Block &b = blocks_[block];
     QUIRE_ASSERT(b.state == BlockState::held && b.refs > 0);
@@ -321,18 +315,24 @@ void BlockPool::insert_before(uint32_t name, uint32_t block, uint32_t next) {
         ++cached_pending_[Timeline::ring_index(b.touch)];
 }
 
-void BlockPool::leave_list(uint32_t block) {
-    uint32_t name = list_of(block);
+inline void BlockPool::leave(uint32_t name, uint32_t block) {
     List &list = lists_[name];
-    const Block &b = blocks_[block];
+    Block &b = blocks_[block];
     const BlockLink link = links_[block];
     (link.prev != kNone ? links_[link.prev].next : list.head) = link.next;
     (link.next != kNone ? links_[link.next].prev : list.tail) = link.prev;
     --list.count;
-    blocks_[block].is_read = false;
-    if (name >= kDraining) --draining_;
+    if (name >= kDraining) --draining_, b.is_read = false;
     if (name == kCached && !timeline_->done(b.touch))
         --cached_pending_[Timeline::ring_index(b.touch)];
+}
+
+void BlockPool::leave_list(uint32_t block) { leave(list_of(block), block); }
+
+void BlockPool::claim(uint32_t block) {
+    QUIRE_ASSERT(blocks_[block].state == BlockState::cached);
+    leave(kCached, block);
+    become_held(block);
 }
 
 // Moves the cached blocks from `first` to `last`, which are neighbours on the list in this order.

@@ -145,7 +145,7 @@ class BlockPool {
     // The cached block that was released longest ago, whatever may touch it; kNone: none is cached.
     uint32_t first_cached() const { return lists_[kCached].head; }
     // Takes a cached block off its list; it becomes held, with one reference.
-    void claim(uint32_t block) { leave_list(block), become_held(block); }
+    void claim(uint32_t block);
     // Adds a reference; claims a cached block.
     void add_ref(uint32_t block) {
         Block &b = blocks_[block];
@@ -255,6 +255,7 @@ class BlockPool {
     uint32_t list_of(uint32_t block) const;
     void insert_before(uint32_t name, uint32_t block, uint32_t next);
     void leave_list(uint32_t block);
+    void leave(uint32_t name, uint32_t block);
     void move_to_back(uint32_t first, uint32_t last);
     void push_front(uint32_t name, uint32_t block) {
         insert_before(name, block, lists_[name].head);
@@ -263,7 +264,11 @@ class BlockPool {
     void push_unused(uint32_t block);
     void push_read(uint32_t block);
     void insert_by_stamp(uint32_t block, uint32_t next_hint);
-    void become_held(uint32_t block);
+    void become_held(uint32_t block) {
+        blocks_[block].state = BlockState::held;
+        blocks_[block].refs = 1;
+        ++held_;
+    }
     void note_unscrubbed(uint32_t block);
     Status check_list(uint32_t name) const;
     Status check_unused(uint32_t block) const;
