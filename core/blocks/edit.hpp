@@ -40,13 +40,13 @@ struct Evict {
     uint32_t hint;   // its neighbour on the list
     uint32_t entry;  // of the node, which named it
     uint16_t frozen_slots;
-    uint8_t group;         // whose content it held: of a shared pool another one may have taken it
-    bool unlinked : 1;     // the node is out of reach since
-    bool displaced : 1;    // undone, but items that stay have changed what the node names
-    bool is_host : 1;      // it is a block of the host tier
-    bool is_lost : 1;      // no Demote follows
-    bool is_loss : 1;      // nor is it kept elsewhere (LossWatch)
-    bool was_demoted : 1;  // Block::is_demoted
+    uint8_t group;     // whose content it held: of a shared pool another one may have taken it
+    bool unlinked;     // the node is out of reach since
+    bool displaced;    // undone, but items that stay have changed what the node names
+    bool is_host;      // it is a block of the host tier
+    bool is_lost;      // no Demote follows
+    bool is_loss;      // nor is it kept elsewhere (LossWatch)
+    bool was_demoted;  // Block::is_demoted
 
     uint32_t named() const { return is_host ? block | kOnHost : block; }
 };

@@ -74,8 +74,8 @@ NamedBlock Journal::named_block(const Block &b) {
 
 // Makes the taker the block's writer, and zeroes the block if it would show another's content.
 template <typename Taking>
-void Journal::hand_over(Taking *edit, uint32_t group, const Taker &taker) {
-    Block &b = (*pools_[group])[edit->block];
+void Journal::hand_over(Taking *edit, Block *block, uint32_t group, const Taker &taker) {
+    Block &b = *block;
     edit->owner = b.owner;
     edit->frozen_slots = b.frozen_slots;
     edit->tenant = b.tenant;
@@ -89,58 +89,57 @@ void Journal::hand_over(Taking *edit, uint32_t group, const Taker &taker) {
     bool shows = b.tenant != kFreshTenant && !taker.overwrites;
     b.tenant = taker.tenant;
     if (!shows) return;
-    auto block = static_cast<int32_t>(edit->block);
-    step_->copies.push(quire_block_copy{QUIRE_COPY_ZERO, group, block, block, 0, 0});
+    auto id = static_cast<int32_t>(edit->block);
+    step_->copies.push(quire_block_copy{QUIRE_COPY_ZERO, group, id, id, 0, 0});
 }
 
 // promotes: what is taken gets content of the host tier.
 uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker, bool promotes) {
     BlockPool &pool = *pools_[group];
     QUIRE_ASSERT(step_ != nullptr);  // settle() frees the nodes of what is evicted
-    bool is_read = pool.has_read();
-    uint32_t block = pool.take_free(barrier);
-    if (block != kNone) [[likely]] {
-        TakeFree edit{};
-        edit.group = static_cast<uint8_t>(group);
-        edit.block = block;
-        edit.is_read = is_read;
-        edit.old_group = pool[block].group;
-        hand_over(&edit, group, taker);
-        note(edit);
-        return block;
-    }
-    block = pool.oldest_cached(barrier);
+    if (pool.free_count() == 0) return evict(group, barrier, taker, promotes);
+    const bool is_read = pool.has_read();
+    const uint32_t block = pool.take_free(barrier);
+    if (block == kNone) return evict(group, barrier, taker, promotes);
+    auto &edit = new_edit<TakeFree>();
+    edit.group = static_cast<uint8_t>(group);
+    edit.block = block;
+    edit.is_read = is_read;
+    edit.old_group = pool[block].group;
+    hand_over(&edit, &pool[block], group, taker);
+    return block;
+}
+
+uint32_t Journal::evict(uint32_t group, uint64_t barrier, const Taker &taker, bool promotes) {
+    BlockPool &pool = *pools_[group];
+    const uint32_t block = pool.oldest_cached(barrier);
     QUIRE_ASSERT(block != kNone);
     Block &b = pool[block];
     const uint32_t of = b.group;  // the group that loses it
-    Evict edit{};
-    edit.group = static_cast<uint8_t>(of);
-    edit.block = block;
-    edit.node = b.node;
-    edit.entry = tree_.first_entry(of);
-    if (tree_.first_entry(of + 1) != edit.entry + 1) [[unlikely]]
-        edit.entry = tree_.entry_of(b.node, of, block);
-    edit.generation = tree_.generation(b.node);
-    edit.hint = pool.next_in_list(block);
+    const uint32_t node = b.node;
     look_ahead(number_of_pool(group), block);
-    uint32_t host = keeps_on_host_ ? host_room(group, barrier, promotes) : kNone;
+    const uint32_t host = keeps_on_host_ ? host_room(group, barrier, promotes) : kNone;
+    auto &edit = new_edit<Evict>();
     edit.ready = b.ready;
     edit.depends = b.depends;
-    Demote demoted{};
+    edit.generation = tree_.generation(node);
+    edit.block = block;
+    edit.node = node;
+    edit.hint = pool.next_in_list(block);
+    edit.entry = tree_.entry_of(node, of, block);
+    edit.group = static_cast<uint8_t>(of);
     if (host != kNone) {
-        demoted = demote(group, block, host);  // before anything else may fill the block
+        note(demote(group, block, host));  // before anything else may fill the block
     } else {
-        edit.unlinked = full_[of] && tree_.linked(b.node);
-        if (edit.unlinked) tree_.unlink(b.node);
-        tree_.change_blocks(b.node)[edit.entry] = kNullBlock;
+        edit.unlinked = full_[of] && tree_.linked(node);
+        if (edit.unlinked) tree_.unlink(node);
+        tree_.change_blocks(node)[edit.entry] = kNullBlock;
         edit.is_lost = true;
-        edit.is_loss = would_lose(edit.node, of);
+        edit.is_loss = would_lose(node, of);
         ++evictions_;
     }
     b.node = kNone;
-    hand_over(&edit, group, taker);
-    note(edit);
-    if (host != kNone) note(demoted);
+    hand_over(&edit, &b, group, taker);
     pool.claim(block);
     return block;
 }

@@ -349,6 +349,7 @@ class Journal {
     };
 
     uint32_t take(uint32_t group, uint64_t barrier, const Taker &taker, bool promotes);
+    uint32_t evict(uint32_t group, uint64_t barrier, const Taker &taker, bool promotes);
     uint32_t host_room(uint32_t group, uint64_t barrier, bool promotes);
     uint32_t evict_host(uint32_t group, uint64_t barrier);
     Demote demote(uint32_t group, uint32_t block, uint32_t to);
@@ -359,7 +360,14 @@ class Journal {
     void drop_from(BlockPool *pool, Drop *edit, const Letting &how);
     static NamedBlock named_block(const Block &b);
     template <typename Taking>
-    void hand_over(Taking *edit, uint32_t group, const Taker &taker);
+    void hand_over(Taking *edit, Block *block, uint32_t group, const Taker &taker);
+    // A new edit of the open step, all zeros, to be filled in its place in the record. REQUIRES: a
+    // step is open.
+    template <typename Kind>
+    Kind &new_edit() {
+        auto *edit = ::new (step_->edits.push_uninitialized()) Edit(std::in_place_type<Kind>);
+        return *std::get_if<Kind>(edit);
+    }
     // Writes no more of the record than this kind of edit has.
     template <typename Kind>
     void note(const Kind &edit) {
