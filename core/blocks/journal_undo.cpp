@@ -215,7 +215,7 @@ void Journal::undo(StepEdits *step, const EditRange &range, Sequence *s) {
 }
 
 // Fetches what settling the eviction some edits further on reads, in two goes: its node, then the
-// node's neighbours.
+// node's neighbours. Evictions come in runs.
 void Journal::prefetch_settling(const StepEdits &step, uint32_t i, uint32_t end) const {
     auto evicted = [&](uint32_t ahead) {
         return i + ahead < end ? std::get_if<Evict>(&step.edits[i + ahead]) : nullptr;
@@ -232,8 +232,10 @@ void Journal::settle_evict(const Evict &edit) {
         watch_->note_loss();
     if (tree_.generation(edit.node) != edit.generation) return;  // forgotten, or freed just now
     if (!tree_.linked(edit.node)) {
-        note_losses(edit.node, 0, group_count_);
-        detach(edit.node);
+        if (!tree_.is_bare(edit.node)) {
+            note_losses(edit.node, 0, group_count_);
+            detach(edit.node);
+        }
         tree_.free_node(edit.node);
     } else if (!any_full_) {
         tree_.free_if_bare(edit.node);
@@ -243,16 +245,16 @@ void Journal::settle_evict(const Evict &edit) {
 void Journal::settle(const StepEdits &step, const EditRange &range) {
     pause();
     for (uint32_t i = range.first_edit; i < range.edit_end; ++i) {
-        prefetch_settling(step, i, range.edit_end);
         const Edit &edit = step.edits[i];
-        if (const auto *drop = std::get_if<DropRef>(&edit)) {
+        if (const auto *evict = std::get_if<Evict>(&edit)) {
+            prefetch_settling(step, i, range.edit_end);
+            settle_evict(*evict);
+        } else if (const auto *drop = std::get_if<DropRef>(&edit)) {
             pools_[drop->group]->raise_touch(drop->block, drop->touch);
         } else if (const auto *host = std::get_if<DropHost>(&edit)) {
             host_pools_[host->group]->raise_touch(host->block, host->touch);
         } else if (const auto *replace = std::get_if<Replace>(&edit)) {
             release_named(replace->group, replace->older);
-        } else if (const auto *evict = std::get_if<Evict>(&edit)) {
-            settle_evict(*evict);
         } else if (const auto *demote = std::get_if<Demote>(&edit)) {
             settle_demote(*demote, step.number);
         } else if (const auto *promote = std::get_if<Promote>(&edit)) {
