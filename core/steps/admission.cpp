@@ -66,7 +66,7 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
     return Status{};
 }
 
-Status Admission::mark_items(const ItemList &list) {
+[[gnu::always_inline]] inline Status Admission::mark_items(const ItemList &list) {
     CacheBooks &books = books_;
     if (list.count > books.handles.capacity()) {
         return fail(QUIRE_E_ARG, "{} items are more than the {} sequences that a cache may have",

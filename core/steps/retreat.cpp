@@ -23,18 +23,18 @@ void Retreat::release_from(uint32_t sequence, uint32_t token_count, uint32_t wro
         uint32_t first_block = group.size.blocks_of(token_count);
         uint32_t first_wrong = wrong_from == kNone ? kNone : group.size.block_of(wrong_from);
         if (t.length <= first_block || (group.cross && first_block != 0)) continue;
+        const BlockPool &pool = books_.journal.pool(g);
         for (uint32_t i = t.length; i-- > first_block;) {
             uint32_t block = t.ids.data[i];
-            if (i >= kReleaseAhead && !swapped)
-                books_.journal.pool(g).prefetch(t.ids.data[i - kReleaseAhead]);
+            if (i >= kReleaseAhead && !swapped) pool.prefetch(t.ids.data[i - kReleaseAhead]);
             if (block == kNullBlock) continue;
             --s.blocks_held;
             if (swapped) {
                 books_.journal.drop_host(g, block, s.last_step);
                 continue;
             }
-            uint32_t node = books_.journal.pool(g)[block].node;
-            if (i >= first_wrong && node != kNone) books_.journal.forget(node);
+            if (i >= first_wrong && pool[block].node != kNone)
+                books_.journal.forget(pool[block].node);
             books_.journal.drop_ref(g, block, s.last_step);
             books_.journal.disown(g, block, sequence);
         }

@@ -240,9 +240,10 @@ void Taking::copy_tail(const Plan &plan, uint32_t group) {
 void Taking::take_rest(const Plan &plan, uint32_t group) {
     Sequence &s = books_.sequences[plan.sequence];
     BlockTable &t = books_.journal.table(plan.sequence, group);
+    const uint64_t barrier = books_.records.open().barrier;
+    const Taker taker = tenants_.taker(plan.sequence, false);
     while (t.length < plan.length[group]) {
-        uint32_t block = books_.journal.take(group, books_.records.open().barrier,
-                                             tenants_.taker(plan.sequence, false));
+        const uint32_t block = books_.journal.take(group, barrier, taker);
         books_.journal.append_entry(&s, plan.sequence, group, block);
     }
 }
