@@ -216,8 +216,9 @@ Room Prefixes::publish_room(uint32_t sequence, uint64_t end, bool swapped) const
     });
 }
 
+// Full-attention groups have a block in every span.
 [[gnu::always_inline]] inline bool Prefixes::is_bare(uint32_t sequence, uint32_t index) const {
-    return each_block(index, [&](uint32_t g, uint32_t i) {
+    return !books_.geometry.any_full && each_block(index, [&](uint32_t g, uint32_t i) {
         return books_.journal.table(sequence, g).ids.data[i] == kNullBlock ||
                !books_.geometry.groups[g].is_snapshot(i);
     });
@@ -228,7 +229,6 @@ Room Prefixes::publish_room(uint32_t sequence, uint64_t end, bool swapped) const
 uint32_t Prefixes::publishable(uint32_t sequence) const {
     const Sequence &s = books_.sequences[sequence];
     uint32_t full = s.publishable(books_.geometry.span);
-    if (books_.geometry.any_full) return full;
     while (full > s.state.published && is_bare(sequence, full - 1)) --full;
     return full;
 }
@@ -263,28 +263,32 @@ void Prefixes::leave_to_past(uint32_t group, uint32_t block) {
 [[gnu::always_inline]] inline void Prefixes::attach(uint32_t sequence, uint32_t index,
                                                     uint32_t node, uint64_t ready,
                                                     const Dependence &depends_on) {
-    const PrefixTree &tree = books_.journal.tree();
-    const Content whole{ready, depends_on.up_to(books_.geometry.span.first_token(index + 1))};
-    auto attach_block = [&](uint32_t g, uint32_t i, uint32_t entry, const Content &content) {
-        if (books_.journal.attach_block(sequence, g, i, node, entry, content))
-            leave_to_owner(sequence, g, i);
-    };
+    if (!books_.geometry.uniform) [[unlikely]]
+        return attach_parts(sequence, index, node, ready, depends_on);
+    const Content content{ready, depends_on.up_to(books_.geometry.span.first_token(index + 1))};
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         const GroupGeometry &group = books_.geometry.groups[g];
-        const uint32_t first = tree.first_entry(g);
+        if (group.cross || !group.is_snapshot(index)) continue;
+        if (books_.journal.attach_block(sequence, g, index, node, g, content)) [[unlikely]]
+            leave_to_owner(sequence, g, index);
+    }
+}
+
+// The same where groups have blocks of different sizes.
+void Prefixes::attach_parts(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready,
+                            const Dependence &depends_on) {
+    const PrefixTree &tree = books_.journal.tree();
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const GroupGeometry &group = books_.geometry.groups[g];
         if (group.cross) continue;
-        if (books_.geometry.uniform) [[likely]] {
-            if (group.is_snapshot(index)) [[likely]]
-                attach_block(g, index, first, whole);
-            continue;
-        }
         for (uint32_t k = 0; k < group.per_span; ++k) {
-            const uint32_t i = index * group.per_span + k;
+            const uint32_t i = index * group.per_span + k, entry = tree.first_entry(g) + k;
             if (!group.is_snapshot(i)) continue;
             const Content content{ready, depends_on.up_to(group.size.first_token(i + 1))};
-            attach_block(g, i, first + k, content);
-            if (tree.blocks(node)[first + k] != kNullBlock)
-                leave_to_past(g, tree.blocks(node)[first + k]);
+            if (books_.journal.attach_block(sequence, g, i, node, entry, content))
+                leave_to_owner(sequence, g, i);
+            const uint32_t named = tree.blocks(node)[entry];
+            if (named != kNullBlock) leave_to_past(g, named);
         }
     }
 }

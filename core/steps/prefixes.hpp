@@ -127,6 +127,8 @@ class Prefixes {
     bool has_node_room(uint32_t sequence, uint32_t from) const;
     void attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready,
                 const Dependence &depends_on);
+    void attach_parts(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready,
+                      const Dependence &depends_on);
     void leave_to_past(uint32_t group, uint32_t block);
     void leave_to_owner(uint32_t publisher, uint32_t group, uint32_t index);
     // Calls body(group, table index) for each of the span's blocks until a call returns false.
