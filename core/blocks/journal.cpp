@@ -67,11 +67,6 @@ void Journal::look_ahead(uint32_t pool_number, uint32_t block) {
     if (node != kNone) tree_.prefetch_bucket_of(node);
 }
 
-// Everything that naming a block changes in it.
-NamedBlock Journal::named_block(const Block &b) {
-    return NamedBlock{b.ready, b.depends, b.owner, b.frozen_slots, b.is_covered != 0};
-}
-
 // Makes the taker the block's writer, and zeroes the block if it would show another's content.
 template <typename Taking>
 void Journal::hand_over(Taking *edit, Block *block, uint32_t group, const Taker &taker) {
@@ -228,17 +223,6 @@ void Journal::note_shape(const Sequence &s, uint32_t sequence, uint32_t group) {
     note(TableShape{sequence, t.length, t.null_front, s.blocks_held, static_cast<uint8_t>(group)});
 }
 
-void Journal::append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block) {
-    BlockTable &t = table(sequence, group);
-    QUIRE_ASSERT(t.length < t.ids.capacity);
-    t.ids.data[t.length++] = block;
-    if (block != kNullBlock) {
-        ++s->blocks_held;
-    } else {
-        t.null_front = t.length;
-    }
-}
-
 void Journal::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
     QUIRE_ASSERT(step_ != nullptr);
     step_->copies.push(
@@ -272,32 +256,16 @@ uint32_t Journal::publish(uint32_t root, const TreeCursor &at, uint64_t hash,
     return node;
 }
 
-bool Journal::adopt(uint32_t group, uint32_t block, uint32_t node, uint32_t entry,
-                    const Content &content) {
-    uint32_t *named = &tree_.change_blocks(node)[entry];
-    BlockPool &pool = *pools_[group];
-    if (*named == kNullBlock) {
-        note(Adopt{named_block(pool[block]), node, entry, block, static_cast<uint8_t>(group)});
-    } else if (this->named(group, *named).state == BlockState::cached) {
-        // The older one is unreferenced: keep the one that is in use, and have one copy less.
-        uint32_t older = *named;
-        BlockPool &olders = pool_of(group, older);
-        note(Replace{named_block(pool[block]), node, entry, older, block,
-                     olders.next_in_list(number_of(older)), static_cast<uint8_t>(group)});
-        olders.park(number_of(older));
-        if (step_ == nullptr) release_named(group, older);
-    } else {
-        return false;
-    }
-    *named = block;
-    Block &b = pool[block];
-    b.node = node;
-    b.ready = content.ready;
-    b.depends = content.depends;
-    if (b.tenant == kMixedTenant && !b.is_covered && can_cover_)
-        pool.cover(block, Cover{content.ready, content.depends});
-    // From now on any sequence may read all of it, even if it leaves the tree again.
-    b.frozen_slots = static_cast<uint16_t>(sizes_[group].tokens());
+// Parks the block that the entry names if no table does: one that is in use takes its place. False:
+// a table names it.
+bool Journal::replace(uint32_t group, uint32_t block, uint32_t node, uint32_t entry) {
+    const uint32_t older = tree_.blocks(node)[entry];
+    BlockPool &olders = pool_of(group, older);
+    if (olders[number_of(older)].state != BlockState::cached) return false;
+    note(Replace{named_block((*pools_[group])[block]), node, entry, older, block,
+                 olders.next_in_list(number_of(older)), static_cast<uint8_t>(group)});
+    olders.park(number_of(older));
+    if (step_ == nullptr) release_named(group, older);
     return true;
 }
 

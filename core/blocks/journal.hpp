@@ -178,7 +178,16 @@ class Journal {
     // Remembers a table's length before it changes; once per change and group.
     void note_shape(const Sequence &s, uint32_t sequence, uint32_t group);
     // REQUIRES: the table has room. A null block may be appended too.
-    void append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block);
+    void append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block) {
+        BlockTable &t = table(sequence, group);
+        QUIRE_ASSERT(t.length < t.ids.capacity);
+        t.ids.data[t.length++] = block;
+        if (block != kNullBlock) {
+            ++s->blocks_held;
+        } else {
+            t.null_front = t.length;
+        }
+    }
     // Leases. Each is a sequence without tokens, whose tables name what it holds (lease_index.hpp).
     // Makes room for the indexes of all that there can be. False: no memory.
     [[nodiscard]] bool open_leases();
@@ -239,7 +248,23 @@ class Journal {
     // Makes an entry of `node` name the block if it names none, or one that no table names. False:
     // it names one that is held.
     bool adopt(uint32_t group, uint32_t block, uint32_t node, uint32_t entry,
-               const Content &content);
+               const Content &content) {
+        uint32_t *named = &tree_.change_blocks(node)[entry];
+        if (*named != kNullBlock && !replace(group, block, node, entry)) return false;
+        BlockPool &pool = *pools_[group];
+        Block &b = pool[block];
+        if (*named == kNullBlock)
+            note(Adopt{named_block(b), node, entry, block, static_cast<uint8_t>(group)});
+        *named = block;
+        b.node = node;
+        b.ready = content.ready;
+        b.depends = content.depends;
+        if (b.tenant == kMixedTenant && !b.is_covered && can_cover_) [[unlikely]]
+            pool.cover(block, Cover{content.ready, content.depends});
+        // From now on any sequence may read all of it, even if it leaves the tree again.
+        b.frozen_slots = static_cast<uint16_t>(sizes_[group].tokens());
+        return true;
+    }
     // True if a block that the node names depends on the step.
     bool node_depends(uint32_t node, uint64_t step) const;
     // A new node under `at`; kNone if the tree is full.
@@ -358,7 +383,11 @@ class Journal {
     void look_ahead(uint32_t pool, uint32_t block);
     template <typename Drop>
     void drop_from(BlockPool *pool, Drop *edit, const Letting &how);
-    static NamedBlock named_block(const Block &b);
+    // Everything that naming a block changes in it.
+    static NamedBlock named_block(const Block &b) {
+        return NamedBlock{b.ready, b.depends, b.owner, b.frozen_slots, b.is_covered != 0};
+    }
+    bool replace(uint32_t group, uint32_t block, uint32_t node, uint32_t entry);
     template <typename Taking>
     void hand_over(Taking *edit, Block *block, uint32_t group, const Taker &taker);
     // A new edit of the open step, all zeros, to be filled in its place in the record. REQUIRES: a

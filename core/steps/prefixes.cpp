@@ -260,9 +260,8 @@ void Prefixes::leave_to_past(uint32_t group, uint32_t block) {
 }
 
 // Makes the node name the blocks of the sequence's span that it lacks.
-[[gnu::always_inline]] inline void Prefixes::attach(uint32_t sequence, uint32_t index,
-                                                    uint32_t node, uint64_t ready,
-                                                    const Dependence &depends_on) {
+void Prefixes::attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready,
+                      const Dependence &depends_on) {
     if (!books_.geometry.uniform) [[unlikely]]
         return attach_parts(sequence, index, node, ready, depends_on);
     const Content content{ready, depends_on.up_to(books_.geometry.span.first_token(index + 1))};
