@@ -71,6 +71,8 @@ Status Cache::finish(uint64_t step, const quire_native *native, uint32_t outcome
         parts_.follower_tier.progress(CacheTier::kStepBytes);
         return passed;
     }
+    if (!parts_.tier.is_attached()) [[likely]]
+        return parts_.steps.finish(step, native, outcome, error);
     Status finished = parts_.steps.finish(step, native, outcome, error);
     if (!parts_.books.is_stopped) parts_.tier.progress(CacheTier::kStepBytes);
     return finished;
