@@ -449,6 +449,7 @@ Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *group
     }
     out->group_count = desc.group_count;
     out->one_pool = (desc.flags & QUIRE_CACHE_ONE_POOL) != 0;
+    out->partial_hits = (desc.flags & QUIRE_CACHE_PARTIAL_HITS) != 0;
     out->max_sequence_tokens =
         desc.max_sequence_tokens != 0 ? desc.max_sequence_tokens : kMaxTokens;
     if (out->max_sequence_tokens > kMaxTokens) {

@@ -120,8 +120,9 @@ struct Geometry {
     bool any_recurrent = false;
     bool any_dense = false;  // recurrent, with a state in every block
     bool any_opaque = false;
-    bool one_pool = false;  // all groups take their blocks from one pool
-    bool uniform = true;    // all groups have the cache's block_tokens
+    bool one_pool = false;      // all groups take their blocks from one pool
+    bool uniform = true;        // all groups have the cache's block_tokens
+    bool partial_hits = false;  // a hit may end within a block
     GroupGeometry groups[kMaxGroups];
 
     // Pools that hold different blocks, and the one that a group has.

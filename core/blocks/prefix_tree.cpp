@@ -40,7 +40,9 @@ Status PrefixTree::create(const Geometry &geometry, uint32_t node_capacity, uint
         return no_host_memory();
     }
     for (uint32_t &bucket : buckets_) bucket = kNone;
-    return Status{};
+    if (!geometry.partial_hits) return Status{};
+    lead_tokens_ = span_tokens_ < 2 * kLeadTokens ? 1 : kLeadTokens;
+    return leads_.reserve(capacity_) ? Status{} : no_host_memory();
 }
 
 bool PrefixTree::reserve(uint32_t node_capacity) {
@@ -56,6 +58,7 @@ bool PrefixTree::reserve(uint32_t node_capacity) {
     for (TouchedNodes *touched : {&removed_, &changed_}) {
         if (touched->watches() && !touched->watch(node_capacity)) return false;
     }
+    if (lead_tokens_ != 0 && !leads_.reserve(node_capacity)) return false;
     std::memcpy(records.data(), records_.data(), uint64_t{first_unused_} * stride_words_ * 4);
     std::memcpy(stack.data(), free_stack_.data(), uint64_t{free_nodes_} * 4);
     std::memcpy(links.data(), links_.data(), uint64_t{first_unused_} * sizeof(NodeLink));
@@ -146,6 +149,8 @@ uint32_t PrefixTree::insert(uint32_t root, const TreeCursor &at, uint64_t hash,
     std::memcpy(tokens_of(index), tokens, uint64_t{span_tokens_} * sizeof(uint32_t));
     enter_scope(index, node.scope);
     if (at.node != kNone && counts_children_) ++header(at.node).children;
+    if (lead_tokens_ != 0) [[unlikely]]
+        leads_.name(index, lead_hash(at.hash, tokens));
     ++node_count_;
     relink(index);
     return index;
@@ -158,6 +163,8 @@ void PrefixTree::unlink(uint32_t index) {
     while (*link != index) link = &header(*link).bucket_next;
     *link = node.bucket_next;
     node.is_linked = false;
+    if (lead_tokens_ != 0) [[unlikely]]
+        leads_.remove(index);
     removed_.touch(index);
 }
 
@@ -168,6 +175,8 @@ void PrefixTree::relink(uint32_t index) {
     node.bucket_next = *bucket;
     *bucket = index;
     node.is_linked = true;
+    if (lead_tokens_ != 0) [[unlikely]]
+        leads_.add(index);
     changed_.touch(index);
 }
 
@@ -336,7 +345,10 @@ Status PrefixTree::check(const BlockPool *const *pools, const BlockPool *const *
     for (uint64_t b = 0; b <= bucket_mask_; ++b)
         QUIRE_TRY(check_bucket(b, pools, host_pools, &found));
     for (uint32_t i = 0; i < first_unused_; ++i) {
-        linked_nodes += (header(i).generation & 1) != 0 && linked(i);
+        if ((header(i).generation & 1) == 0 || !linked(i)) continue;
+        ++linked_nodes;
+        if (lead_tokens_ != 0 && !leads_.has(i))
+            return fail(QUIRE_E_INTERNAL, "prefix_tree: the index of first tokens lacks {}", i);
     }
     if (found != linked_nodes) {
         return fail(QUIRE_E_INTERNAL, "prefix_tree: {} nodes are linked, but buckets hold {}",

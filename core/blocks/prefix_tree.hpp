@@ -27,6 +27,7 @@
 #include "core/base/geometry.hpp"
 #include "core/base/hash.hpp"
 #include "core/blocks/block_pool.hpp"
+#include "core/blocks/lead_index.hpp"
 #include "core/blocks/scopes.hpp"
 #include "core/blocks/touched_nodes.hpp"
 
@@ -47,6 +48,12 @@ struct TreeCursor {
     uint64_t hash = 0;  // of everything up to here
 };
 
+// A node whose first tokens, but not all, are those that were asked for.
+struct Part {
+    uint32_t node = kNone;
+    uint32_t tokens = 0;  // that are
+};
+
 class PrefixTree {
  public:
     PrefixTree(const HostAllocator *host, BufferPool *buffers)
@@ -55,6 +62,7 @@ class PrefixTree {
           free_stack_(host),
           links_(host),
           scopes_(host, buffers),
+          leads_(host),
           removed_(host),
           changed_(host) {}
 
@@ -85,6 +93,13 @@ class PrefixTree {
     // The child of `at` with this content, or kNone. Counts compared bytes.
     uint32_t find(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
                   const Extra &extra);
+    // The child of `at` without spans of keys that begins with the most of these tokens, of the
+    // kMostParts that were linked last with the first of them; usable(child): it counts. Compares
+    // tokens, and finds nothing that has fewer than lead_tokens() in common. REQUIRES: finds_parts.
+    template <typename Usable>
+    Part find_part(uint32_t root, const TreeCursor &at, const uint32_t *tokens, uint32_t count,
+                   Usable usable) const;
+    uint32_t lead_tokens() const { return lead_tokens_; }
     void prefetch_bucket(uint64_t hash) const {
         __builtin_prefetch(&buckets_[hash & bucket_mask_]);
     }
@@ -243,6 +258,8 @@ class PrefixTree {
     };
 
     static constexpr uint32_t kHeaderWords = sizeof(Node) / sizeof(uint32_t);
+    static constexpr uint32_t kMostParts = 16;  // candidates that a lookup compares
+    static constexpr uint32_t kLeadTokens = 4;  // fewer are not worth a copy of a block
 
     uint32_t *record(uint32_t node) { return records_.data() + uint64_t{node} * stride_words_; }
     const uint32_t *record(uint32_t node) const {
@@ -270,6 +287,9 @@ class PrefixTree {
     Status check_hash(uint32_t node) const;
     bool find_begin(uint32_t node, uint32_t *begin) const;
     void leave_parent(const Node &node);
+    uint64_t lead_hash(uint64_t parent_hash, const uint32_t *tokens) const {
+        return chain_hash(parent_hash, tokens, uint64_t{lead_tokens_} * sizeof(uint32_t));
+    }
     Status check_scopes() const;
 
     Array<uint32_t> records_;  // node i at i * stride_words_
@@ -277,9 +297,11 @@ class PrefixTree {
     Array<uint32_t> free_stack_;  // [capacity] records that were used, the last freed on top
     Array<NodeLink> links_;
     Scopes scopes_;
+    LeadIndex leads_;
     TouchedNodes removed_, changed_;
     uint32_t capacity_ = 0;
     uint32_t span_tokens_ = 0;
+    uint32_t lead_tokens_ = 0;  // 0: finds no parts
     uint32_t group_count_ = 0;
     uint32_t header_words_ = 0;
     uint32_t stride_words_ = 0;
@@ -293,5 +315,24 @@ class PrefixTree {
     uint64_t bucket_mask_ = 0;
     uint64_t bytes_compared_ = 0;
 };
+
+template <typename Usable>
+Part PrefixTree::find_part(uint32_t root, const TreeCursor &at, const uint32_t *tokens,
+                           uint32_t count, Usable usable) const {
+    Part best;
+    if (count < lead_tokens_) return best;
+    uint32_t node = leads_.first(lead_hash(at.hash, tokens));
+    for (uint32_t i = 0; node != kNone && i < kMostParts; ++i, node = leads_.next(node)) {
+        const Node &candidate = header(node);
+        if (candidate.parent != at.node || candidate.parent_generation != at.generation) continue;
+        if (!same_scope(candidate.scope, root, Extra{})) continue;
+        const uint32_t *theirs = tokens_of(node);
+        uint32_t common = 0;
+        while (common < count && theirs[common] == tokens[common]) ++common;
+        if (common >= lead_tokens_ && common > best.tokens && usable(node))
+            best = Part{node, common};
+    }
+    return best;
+}
 
 }  // namespace quire

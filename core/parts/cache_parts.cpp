@@ -74,6 +74,28 @@ Status check_block_sizes(const quire_cache_desc &desc) {
                 "their own");
 }
 
+Status check_partial_hits(const quire_cache_desc &desc, const Geometry &geometry) {
+    if ((desc.flags & QUIRE_CACHE_NO_PREFIX) != 0) {
+        return fail(QUIRE_E_ARG,
+                    "flags: QUIRE_CACHE_PARTIAL_HITS, but QUIRE_CACHE_NO_PREFIX publishes nothing");
+    }
+    if ((desc.flags & QUIRE_CACHE_FOLLOWER) != 0) {
+        return fail(QUIRE_E_ARG,
+                    "flags: a follower finds nothing; set QUIRE_CACHE_PARTIAL_HITS on the leader");
+    }
+    if (geometry.any_recurrent) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "flags: QUIRE_CACHE_PARTIAL_HITS, but a group is recurrent: a state stands for "
+                    "one place, not for those before it");
+    }
+    if (!geometry.uniform) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "flags: QUIRE_CACHE_PARTIAL_HITS is not built for groups with block_tokens of "
+                    "their own");
+    }
+    return Status{};
+}
+
 Status check_desc(const quire_cache_desc &desc) {
     constexpr uint32_t both = QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER;
     if ((desc.flags & both) == both) {
@@ -148,6 +170,7 @@ Status CacheParts::create(const quire_cache_desc &desc, const quire_group_desc *
     QUIRE_TRY(compute_shape(desc, groups, &books.geometry));
     QUIRE_TRY(check_desc(desc));
     if (!books.geometry.uniform) QUIRE_TRY(check_block_sizes(desc));
+    if (books.geometry.partial_hits) QUIRE_TRY(check_partial_hits(desc, books.geometry));
     books.token_pages.set_span(books.geometry.span);
     uint32_t max_sequences = desc.max_sequences != 0 ? desc.max_sequences : kDefaultSequences;
     if (max_sequences > kMaxSequences) {

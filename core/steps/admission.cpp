@@ -137,6 +137,12 @@ Status Admission::find_prefix(Plan *plan, bool has_waited, bool may_load) {
         find_load(blocks, plan);
     plan->position = books_.geometry.span.first_token(plan->loaded_blocks != 0 ? plan->loaded_blocks
                                                                                : plan->hit_blocks);
+    if (books_.geometry.partial_hits && plan->loaded_blocks == 0 && !plan->is_loading) {
+        plan->part_tokens = prefixes_.find_part(s, plan->hit_blocks, settled,
+                                                books_.records.open().queue, plan->found);
+        plan->position += plan->part_tokens;
+        plan->hit_blocks += plan->part_tokens != 0 ? 1 : 0;
+    }
     return Status{};
 }
 
@@ -206,7 +212,7 @@ Status Admission::make_plan(const quire_step_item &item, const quire_token *toke
     if (item.draft_count > plan->known - plan->lookup_end) {
         plan->lookup_end = plan->known - item.draft_count;
     }
-    plan->hit_blocks = plan->query_tokens = plan->loaded_blocks = 0;
+    plan->hit_blocks = plan->part_tokens = plan->query_tokens = plan->loaded_blocks = 0;
     plan->load = nullptr;
     plan->is_loading = false;
     plan->swapped = (s.state.flags & Sequence::kSwapped) != 0;
@@ -218,10 +224,15 @@ Status Admission::make_plan(const quire_step_item &item, const quire_token *toke
     bool may_load = (item.flags & QUIRE_ITEM_MAY_LOAD) != 0;
     if (plan->admission) QUIRE_TRY(find_prefix(plan, waited, may_load));
     if (plan->is_loading) return Status{};
+    measure(item, plan);
+    return Status{};
+}
+
+// Works out what the plan takes, from its position.
+void Admission::measure(const quire_step_item &item, Plan *plan) {
     uint32_t left = plan->known - plan->position;
     plan->compute = item.max_compute != 0 && item.max_compute < left ? item.max_compute : left;
     needs_.measure(plan);
-    return Status{};
 }
 
 // True for almost every decode step: its tokens are appended in blocks that the sequence is writing
@@ -252,6 +263,14 @@ Status Admission::plan_item(const ItemList &list, uint32_t i, Plan *plan, Short 
     QUIRE_TRY(make_plan(item, list.tokens + item.token_offset, sequence, plan));
     if (plan->is_loading) return Status{};
     if (plan->takes) *missing = needs_.shortage(*plan);
+    if (missing->reason != 0 && plan->part_tokens != 0) {
+        // While it is copied, a block that is found in part takes the room of two.
+        plan->position -= plan->part_tokens;
+        plan->part_tokens = 0;
+        --plan->hit_blocks;
+        measure(item, plan);
+        *missing = needs_.shortage(*plan);
+    }
     if (missing->reason != 0 && books_.geometry.any_window && was_computed) {
         plan->reuses = true;
         needs_.measure(plan);

@@ -63,6 +63,7 @@ class Admission {
     Status mark_items(const ItemList &list);
     Status add_item(const ItemList &list, uint32_t i);
     Status plan_item(const ItemList &list, uint32_t i, Plan *plan, Short *missing);
+    void measure(const quire_step_item &item, Plan *plan);
     Status make_plan(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
                      Plan *plan);
     bool stays_in_place(const quire_step_item &item, uint32_t sequence) const;

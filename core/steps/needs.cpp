@@ -115,6 +115,7 @@ void Needs::measure(Plan *plan) {
             } else {
                 length = group.cross ? 0 : plan->hit_blocks * group.per_span;
                 plan->fresh[g] = plan->promoted[g];
+                plan->copy_tail[g] = plan->part_tokens != 0 && !group.cross;
             }
         } else if (!group.size.begins_at(plan->position) && !group.cross &&
                    (group.state_interval == 0 || !moves_state(*plan, g))) {

@@ -17,6 +17,7 @@ struct Plan {
     uint32_t lookahead;
     uint32_t room_tokens;  // that the tables shall have room for
     uint32_t hit_blocks;   // of the prefix that was found: spans of the tree
+    uint32_t part_tokens;  // found of the last of them, which is to be copied; 0: all, as usual
     uint32_t query_tokens;
     bool admission;  // nothing of the sequence is on the device yet
     bool takes;      // takes any block or hit
@@ -29,7 +30,7 @@ struct Plan {
     uint32_t shared[kMaxGroups];       // hits on the device that the table will name
     uint32_t from_cached[kMaxGroups];  // hits that are unreferenced now
     uint32_t promoted[kMaxGroups];     // hits in the host tier, which need fresh blocks
-    bool copy_tail[kMaxGroups];        // the block it writes first is shared
+    bool copy_tail[kMaxGroups];        // the block it writes first is shared, or found in part
     uint32_t null_front[kMaxGroups];   // of the table after it gave back what is reused
     uint32_t passed[kMaxGroups];       // entries that it then gives back
     uint32_t freed[kMaxGroups];        // blocks among them that the step can use

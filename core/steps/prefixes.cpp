@@ -53,7 +53,8 @@ Extra Prefixes::extra_of(const Sequence &s, uint32_t block) const {
 
 bool Prefixes::hash(const Sequence &s, uint32_t block_count, Lookup *out) {
     waiting_ = Waiting{};
-    if (!hashes_.reserve(block_count) || !matches_.reserve(block_count)) return false;
+    // And a node that is found in part.
+    if (!hashes_.reserve(block_count) || !matches_.reserve(block_count + 1)) return false;
     hashes_.resize_within(block_count);
     uint64_t hash = books_.journal.tree().root_cursor(s.root).hash;
     for (uint32_t i = 0; i < block_count; ++i) {
@@ -145,6 +146,40 @@ void Prefixes::match(const Sequence &s, uint64_t queue, Lookup *found) {
     walk(s.root, queue, found, [&](const TreeCursor &at, uint32_t block) {
         return find_child(s, at, found->hashes[block], block);
     });
+}
+
+// True if all groups have the node's block on the device, with content that is there when the open
+// step begins: its copies come before what its items compute.
+bool Prefixes::can_copy(uint32_t node, uint64_t queue) const {
+    if (!visible(node, queue)) return false;
+    const PrefixTree &tree = books_.journal.tree();
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        if (books_.geometry.groups[g].cross) continue;
+        const uint32_t block = tree.blocks(node)[g];
+        if (block == kNullBlock || is_on_host(block)) return false;
+        if (books_.records.is_open() &&
+            books_.journal.named(g, block).ready == books_.records.open().number) {
+            return false;
+        }
+    }
+    return true;
+}
+
+uint32_t Prefixes::find_part(const Sequence &s, uint32_t blocks, uint32_t end, uint64_t queue,
+                             const Lookup &found) {
+    const BlockSize span = books_.geometry.span;
+    const uint32_t begin = span.first_token(blocks);
+    if (end <= begin || extra_of(s, blocks).scope != kNone) return 0;
+    const PrefixTree &tree = books_.journal.tree();
+    const TreeCursor at =
+        blocks != 0 ? tree.cursor(found.nodes[blocks - 1]) : tree.root_cursor(s.root);
+    const uint32_t count = end - begin < span.tokens() ? end - begin : span.tokens();
+    const Part part = tree.find_part(s.root, at, books_.token_pages.at(s.tokens, begin), count,
+                                     [&](uint32_t node) { return can_copy(node, queue); });
+    if (part.tokens == 0) return 0;
+    matches_.resize_within(blocks + 1);
+    matches_[blocks] = part.node;
+    return part.tokens;
 }
 
 bool Prefixes::hash_tokens(uint32_t root, const uint32_t *tokens, uint32_t block_count,
@@ -386,7 +421,9 @@ Status Prefixes::probe(uint64_t handle, const quire_token *tokens, uint32_t toke
     uint64_t compared = books_.journal.tree().bytes_compared();
     match(s, kAnyQueue, &found);
     books_.journal.tree().set_bytes_compared(compared);
-    *hits = books_.geometry.span.first_token(best_hit(found));
+    const uint32_t blocks = best_hit(found);
+    *hits = books_.geometry.span.first_token(blocks);
+    if (books_.geometry.partial_hits) *hits += find_part(s, blocks, settled, kAnyQueue, found);
     return Status{};
 }
 

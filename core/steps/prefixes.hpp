@@ -76,6 +76,11 @@ class Prefixes {
     uint32_t find_block(const Sequence &s, const Lookup &found, uint32_t block);
     // The longest hit within the chain for which every window is whole, in spans.
     uint32_t best_hit(const Lookup &found) const;
+    // Looks for a block below the first `blocks` found ones that begins with the sequence's tokens
+    // from there to `end`, and that can be copied by a step on `queue`. It becomes the next of the
+    // found nodes. Returns how many of its tokens are the sequence's. REQUIRES: match().
+    uint32_t find_part(const Sequence &s, uint32_t blocks, uint32_t end, uint64_t queue,
+                       const Lookup &found);
     // How many tokens would hit, without effect.
     Status probe(uint64_t handle, const quire_token *tokens, uint32_t token_count, uint32_t *hits);
 
@@ -120,6 +125,7 @@ class Prefixes {
     void walk(uint32_t root, uint64_t queue, Lookup *found, Child child);
     uint32_t find_child(const Sequence &s, const TreeCursor &at, uint64_t hash, uint32_t block);
     bool visible(uint32_t node, uint64_t queue) const;
+    bool can_copy(uint32_t node, uint64_t queue) const;
     bool named_elsewhere(uint32_t sequence, uint32_t index);
     uint32_t publishable(uint32_t sequence) const;
     // True if the sequence has no block of the span in any group.

@@ -51,9 +51,8 @@ Room Taking::take_room(const Plan &plan) const {
             room = room + kept * kTakeHitRoom + plan.promoted[g] * books_.journal.promote_room();
             if (plan.loaded_blocks != 0) kept = plan.loaded_blocks;
             if (plan.load != nullptr) room = room + plan.load->length * (take + kSwapInRoom);
-        } else if (plan.copy_tail[g]) {
-            room = room + take + kCopyTailRoom;
         }
+        if (plan.copy_tail[g]) room = room + take + kCopyTailRoom;
         uint64_t fresh = plan.length[g] > kept ? plan.length[g] - kept : 0;
         // Entries that become null, or change places, and the state's.
         if (books_.geometry.groups[g].state_interval != 0) [[unlikely]]
@@ -314,12 +313,13 @@ void Taking::take_all(Plan *plan, Change *change) {
             take_loaded(*plan, change, g);
         } else if (plan->admission) {
             take_hits(*plan, change, g);
-        } else if (plan->copy_tail[g]) {
+        } else if (inside_block && t.writable != index && !plan->copy_tail[g]) {
+            own_tail(*plan, g);
+        }
+        if (plan->copy_tail[g]) {
             copy_tail(*plan, g);
             uint32_t kept = size.first_token(index);
             if (kept < change->valid_tokens) change->valid_tokens = kept;
-        } else if (inside_block && t.writable != index) {
-            own_tail(*plan, g);
         }
         if (plan->load != nullptr) [[unlikely]]
             let_load_go(*plan, change, g);
@@ -334,7 +334,9 @@ void Taking::run_item(const quire_step_item &item, const uint32_t *words, Plan *
     Sequence &s = books_.sequences[plan->sequence];
     open_change(change, plan->position, plan->compute);
     uint32_t hit_blocks = plan->loaded_blocks != 0 ? plan->loaded_blocks : plan->hit_blocks;
-    change->hit_tokens = plan->swapped ? 0 : books_.geometry.span.first_token(hit_blocks);
+    const uint32_t whole = hit_blocks - (plan->part_tokens != 0 ? 1 : 0);
+    change->hit_tokens =
+        plan->swapped ? 0 : books_.geometry.span.first_token(whole) + plan->part_tokens;
     change->query_tokens = plan->query_tokens;
     if (plan->swapped) change->found_tokens = plan->position;
     if (plan->admission && !plan->swapped) change->cross_tokens = s.cross_tokens;
@@ -347,9 +349,9 @@ void Taking::run_item(const quire_step_item &item, const uint32_t *words, Plan *
     if (plan->swapped || plan->loaded_blocks != 0) {
         state.published = 0;
         state.cursor = books_.journal.tree().root_cursor(s.root);
-    } else if (plan->hit_blocks != 0) {
-        state.published = plan->hit_blocks;
-        state.cursor = books_.journal.tree().cursor(plan->found.nodes[plan->hit_blocks - 1]);
+    } else if (whole != 0) {
+        state.published = whole;
+        state.cursor = books_.journal.tree().cursor(plan->found.nodes[whole - 1]);
     }
     note_item(item, *change, result);
     note_drafts(item, *change, &s);
