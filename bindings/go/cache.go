@@ -91,6 +91,8 @@ const (
 	HostPrefixes CacheFlags = 1 << 9
 	// OnePool lets all groups take their blocks from one pool; only without memory.
 	OnePool CacheFlags = 1 << 10
+	// PartialHits lets a hit end within a block, which is copied.
+	PartialHits CacheFlags = 1 << 12
 )
 
 // CacheOptions are quire_cache_desc of quire/cache.h; 0 is a field's default. Without shards the

@@ -219,7 +219,8 @@ CacheOptions cache_options(const Options &options, const ModelConfig &config,
                                                        : read_file(options.calibration),
             .shards = {},
             .flags = (options.calibrate.empty() ? 0U : uint32_t{QUIRE_CACHE_CALIBRATE}) |
-                     (options.host_prefixes ? uint32_t{QUIRE_CACHE_HOST_PREFIXES} : 0U),
+                     (options.host_prefixes ? uint32_t{QUIRE_CACHE_HOST_PREFIXES} : 0U) |
+                     (options.partial_hits ? uint32_t{QUIRE_CACHE_PARTIAL_HITS} : 0U),
             .device_flags = options.fast_16bit ? uint32_t{QUIRE_DEVICE_FAST_16BIT} : 0U};
 }
 

@@ -293,6 +293,8 @@ void add_pool_options(CLI::App &app, Options &options, Given &given) {
         ->transform(CLI::AsSizeValue(false));
     app.add_flag("--host-prefixes", options.host_prefixes,
                  "prefixes that are evicted from the device live on in that memory");
+    app.add_flag("--partial-hits", options.partial_hits,
+                 "prefixes are found up to a place within a block, which is copied");
     app.add_option("--preempt", given.preempt,
                    "what happens to a preempted text's blocks; default auto")
         ->check(CLI::IsMember(std::set<std::string>{"auto", "swap", "recompute"}));

@@ -48,6 +48,7 @@ struct Options {
     uint32_t block_tokens = 16;
     uint64_t host_bytes = uint64_t{64} << 20;
     bool host_prefixes = false;  // evicted prefixes live on there
+    bool partial_hits = false;   // prefixes may end within a block
     std::string kv_dtype = "f32";
     std::string q_dtype = "f32";
     uint32_t pad_heads = 0;          // elements of a head in the cache; 0: the model's

@@ -201,7 +201,18 @@ enum {
      * one host tier. The longest unused block is evicted whichever group it is of. If that group is
      * of full attention, the blocks of the same tokens in other groups become free at the commit.
      * Only in a bookkeeping-only cache, and not with QUIRE_CACHE_HOST_PREFIXES. */
-    QUIRE_CACHE_ONE_POOL = 1 << 10
+    QUIRE_CACHE_ONE_POOL = 1 << 10,
+    /* A hit may end within a block: where no cached block goes on with all of an item's next
+     * tokens, the step copies (QUIRE_COPY_ON_WRITE) the one that begins with the most of them to a
+     * block of the sequence, whose rest the item computes. So a prompt that is cached whole is
+     * computed from its last token on, and one that leaves a cached text within a block from there
+     * on. The block must have at least 4 of the tokens, or 1 if block_tokens is below 8, in all
+     * groups on the device, no span of keys may lie over it, and earlier steps must have computed
+     * it; the 16 that were published last under the same first tokens are compared. An item that
+     * lacks the room for such a block runs without it. Costs 24 bytes per node of the prefix tree.
+     * Not with recurrent groups or groups that have block_tokens of their own. Not for a follower,
+     * whose leader decides. */
+    QUIRE_CACHE_PARTIAL_HITS = 1 << 12
 };
 
 enum { QUIRE_EVICT_LRU = 0 };

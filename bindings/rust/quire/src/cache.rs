@@ -75,6 +75,8 @@ pub struct CacheOptions<'a> {
     pub host_prefixes: bool,
     /// All groups take their blocks from one pool; only without memory.
     pub one_pool: bool,
+    /// A hit may end within a block, which is copied.
+    pub partial_hits: bool,
     /// Preempts the lowest priority first, instead of the newest.
     pub victim_by_priority: bool,
     /// Key of the prefix hash, for tests; `None`: random.
@@ -112,6 +114,7 @@ impl Default for CacheOptions<'_> {
             event_tokens: false,
             host_prefixes: false,
             one_pool: false,
+            partial_hits: false,
             victim_by_priority: false,
             hash_seed: None,
             swap_bytes_per_second: 0.0,
@@ -136,6 +139,7 @@ impl CacheOptions<'_> {
             (self.event_tokens, sys::QUIRE_CACHE_EVENT_TOKENS),
             (self.host_prefixes, sys::QUIRE_CACHE_HOST_PREFIXES),
             (self.one_pool, sys::QUIRE_CACHE_ONE_POOL),
+            (self.partial_hits, sys::QUIRE_CACHE_PARTIAL_HITS),
         ])
     }
 }
