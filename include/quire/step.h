@@ -72,8 +72,8 @@ typedef struct quire_step_item {
     uint32_t mask_offset; /* into the token array: where the words of the mask begin */
     uint32_t mask_rows;   /* number of last known tokens that the mask describes */
     /* At most this many tokens are found, in whole blocks unless the cache has
-     * QUIRE_CACHE_PARTIAL_HITS; the rest is computed, even if it is cached. 0 = no limit; QUIRE_NO_HITS = none is found. Ignored if the sequence has computed
-     * tokens. */
+     * QUIRE_CACHE_PARTIAL_HITS; the rest is computed, even if it is cached. 0 = no limit;
+     * QUIRE_NO_HITS = none is found. Ignored if the sequence has computed tokens. */
     uint32_t max_hit_tokens;
     uint32_t flags; /* QUIRE_ITEM_MAY_LOAD */
 } quire_step_item;
