@@ -45,11 +45,11 @@ constexpr uint32_t kAttentionFlags = QUIRE_ATTENTION_NOT_CAUSAL | QUIRE_ATTENTIO
 constexpr uint32_t kDeviceFlags =
     QUIRE_DEVICE_PIN_THREADS | QUIRE_DEVICE_FAST_16BIT | QUIRE_DEVICE_INLINE;
 
-constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH | QUIRE_CACHE_LOG |
-                                 QUIRE_CACHE_FOLLOWER | QUIRE_CACHE_CALIBRATE |
-                                 QUIRE_CACHE_ZERO_ON_FREE | QUIRE_CACHE_AUDIT | QUIRE_CACHE_EVENTS |
-                                 QUIRE_CACHE_EVENT_TOKENS | QUIRE_CACHE_HOST_PREFIXES |
-                                 QUIRE_CACHE_ONE_POOL | QUIRE_CACHE_PARTIAL_HITS;
+constexpr uint32_t kCacheFlags =
+    QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH | QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER |
+    QUIRE_CACHE_CALIBRATE | QUIRE_CACHE_ZERO_ON_FREE | QUIRE_CACHE_AUDIT | QUIRE_CACHE_EVENTS |
+    QUIRE_CACHE_EVENT_TOKENS | QUIRE_CACHE_HOST_PREFIXES | QUIRE_CACHE_ONE_POOL |
+    QUIRE_CACHE_LEASES_ONLY | QUIRE_CACHE_PARTIAL_HITS;
 
 // type, size of the first published version, known flags, reserved field: QUIRE_RESERVED or 0, 0.
 #define QUIRE_INPUT_RULES(RULE)                                                                 \

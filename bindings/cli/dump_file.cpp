@@ -95,6 +95,7 @@ const std::map<std::string, std::vector<std::string>> kIdentity = {
     {"block", {"group", "tier", "id"}},
     {"sequence", {"id"}},
     {"namespace", {"id"}},
+    {"place", {"block"}},
     {"table", {"id", "group"}},
     {"load", {"id"}},
 };

@@ -91,6 +91,9 @@ const (
 	HostPrefixes CacheFlags = 1 << 9
 	// OnePool lets all groups take their blocks from one pool; only without memory.
 	OnePool CacheFlags = 1 << 10
+	// LeasesOnly makes a cache without sequences, whose leases insert and find blocks of few tokens
+	// in less time.
+	LeasesOnly CacheFlags = 1 << 11
 	// PartialHits lets a hit end within a block, which is copied.
 	PartialHits CacheFlags = 1 << 12
 )

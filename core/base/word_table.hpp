@@ -32,7 +32,7 @@ class WordTable {
     // The entry with these words, with one more reference. *is_new: it was created. kNone: no
     // memory, and nothing changed. Time O(count).
     uint32_t acquire(uint32_t parent, const uint32_t *words, uint32_t count, bool *is_new);
-    void share(uint32_t entry) { ++entries_[entry].references; }
+    void share(uint32_t entry, uint32_t times = 1) { entries_[entry].references += times; }
     // True: that was the last reference, and the entry is gone.
     bool release(uint32_t entry) {
         QUIRE_ASSERT(entries_[entry].references > 0);

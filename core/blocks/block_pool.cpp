@@ -8,7 +8,9 @@ namespace quire {
 
 namespace {
 
-constexpr uint32_t kTouchAhead = 12;  // how many records ahead touching a run prefetches
+// How many records ahead touching and publishing a run prefetch.
+constexpr uint32_t kTouchAhead = 12;
+constexpr uint32_t kPublishAhead = 64;
 
 }  // namespace
 
@@ -51,6 +53,13 @@ uint32_t BlockPool::available(uint64_t barrier) const {
     for (uint64_t step = barrier; step < timeline_->next(); ++step) {
         count -= lists_[draining_list(step)].count + cached_pending_[Timeline::ring_index(step)];
     }
+    return count;
+}
+
+uint32_t BlockPool::unused(uint64_t barrier) const {
+    uint32_t count = lists_[kFree].count + draining_;
+    for (uint64_t step = barrier; step < timeline_->next(); ++step)
+        count -= lists_[draining_list(step)].count;
     return count;
 }
 
@@ -351,11 +360,12 @@ void BlockPool::move_to_back(uint32_t first, uint32_t last) {
 // What was cached together mostly lies on the list as one run, which then is moved as a whole.
 void BlockPool::touch_run(const uint32_t *blocks, uint32_t count) {
     uint32_t first = kNone, last = kNone;
+    uint64_t stamp = clock_;
     for (uint32_t i = count; i-- > 0;) {
         if (i >= kTouchAhead) prefetch(blocks[i - kTouchAhead]);
         Block &b = blocks_[blocks[i]];
         if (b.state != BlockState::cached) continue;
-        b.stamp = ++clock_;
+        b.stamp = ++stamp;
         if (last == kNone || links_[last].next != blocks[i]) {
             if (last != kNone) move_to_back(first, last);
             first = blocks[i];
@@ -363,6 +373,7 @@ void BlockPool::touch_run(const uint32_t *blocks, uint32_t count) {
         last = blocks[i];
     }
     if (last != kNone) move_to_back(first, last);
+    clock_ = stamp;
 }
 
 void BlockPool::cache_run(const uint32_t *blocks, uint32_t count, uint64_t touch) {
@@ -385,6 +396,56 @@ void BlockPool::cache_run(const uint32_t *blocks, uint32_t count, uint64_t touch
     list.tail = before;
     list.count += count;
     held_ -= count;
+}
+
+// One pass, because the records of many small blocks are not in the processor's caches: each is
+// checked and changed at once, and those that were changed are put back if one is refused.
+uint32_t BlockPool::publish_run(const uint32_t *blocks, uint32_t count, uint32_t owner,
+                                uint32_t block_tokens) {
+    List &list = lists_[kCached];
+    BlockLink *links = links_.data();
+    uint64_t stamp = clock_;
+    uint32_t before = list.tail;
+    for (uint32_t i = count; i-- > 0;) {
+        const uint32_t block = blocks[i];
+        if (i >= kPublishAhead) {
+            prefetch(blocks[i - kPublishAhead]);
+            __builtin_prefetch(&links[blocks[i - kPublishAhead]], 1);
+        }
+        Block &b = blocks_[block];
+        if (b.state != BlockState::held || b.owner != owner || b.refs != 1 || b.node != kNone) {
+            take_back_run(blocks + i + 1, count - i - 1, owner);
+            return i;
+        }
+        b.refs = 0;
+        b.node = block;
+        b.owner = kNone;
+        b.frozen_slots = static_cast<uint16_t>(block_tokens);
+        b.state = BlockState::cached;
+        b.stamp = ++stamp;
+        (before != kNone ? links[before].next : list.head) = block;
+        links[block] = BlockLink{before, kNone};
+        before = block;
+    }
+    clock_ = stamp;
+    list.tail = before;
+    list.count += count;
+    held_ -= count;
+    return count;
+}
+
+// Stamps say nothing of blocks that are held, so these stay.
+void BlockPool::take_back_run(const uint32_t *blocks, uint32_t count, uint32_t owner) {
+    List &list = lists_[kCached];
+    (list.tail != kNone ? links_[list.tail].next : list.head) = kNone;
+    for (uint32_t i = 0; i < count; ++i) {
+        Block &b = blocks_[blocks[i]];
+        b.refs = 1;
+        b.node = kNone;
+        b.owner = owner;
+        b.frozen_slots = 0;
+        b.state = BlockState::held;
+    }
 }
 
 // O(1) if the hint is still the right neighbour, as it is when a step is undone in reverse order;

@@ -124,6 +124,9 @@ class BlockPool {
     uint32_t held_count() const { return held_; }
     uint32_t parked_count() const { return parked_; }
 
+    // Those of the available blocks that no node names.
+    uint32_t unused(uint64_t barrier) const;
+
     void prefetch(uint32_t block) const { __builtin_prefetch(&blocks_[block], 1); }
 
     // Blocks that a step with this `barrier` can get, free ones or by eviction.
@@ -181,6 +184,12 @@ class BlockPool {
     // Drops the one reference of each block, which a node names and which its owner gives up;
     // blocks[count - 1] is evicted first. REQUIRES: all steps up to `touch` are done.
     void cache_run(const uint32_t *blocks, uint32_t count, uint64_t touch);
+    // Makes blocks nodes of the block tree, and caches them; blocks[count - 1] is evicted first.
+    // Returns how many; less than `count`: `owner` did not take the block with that index, or does
+    // not hold it alone, or a node names it, and nothing changed. Their content depends on no step.
+    // REQUIRES: all steps are done.
+    [[nodiscard]] uint32_t publish_run(const uint32_t *blocks, uint32_t count, uint32_t owner,
+                                       uint32_t block_tokens);
     // Caches an unused block that a node names again, as of the time it was released.
     void cache_unused(uint32_t block);
     void undo_drop_ref(uint32_t block, uint64_t stamp);  // except `touch`
@@ -264,6 +273,7 @@ class BlockPool {
     void push_unused(uint32_t block);
     void push_read(uint32_t block);
     void insert_by_stamp(uint32_t block, uint32_t next_hint);
+    void take_back_run(const uint32_t *blocks, uint32_t count, uint32_t owner);
     void become_held(uint32_t block) {
         blocks_[block].state = BlockState::held;
         blocks_[block].refs = 1;

@@ -32,8 +32,10 @@ Status Journal::create(const Geometry &geometry, const Options &options) {
         if (host_pools_[g] == nullptr) return no_host_memory();
     }
     share_pool();
-    uint32_t nodes = options.has_tree ? node_capacity(geometry) : 1;
+    const bool has_nodes = options.has_tree && !options.leases_only;
+    uint32_t nodes = has_nodes ? node_capacity(geometry) : 1;
     QUIRE_TRY(tree_.create(geometry, nodes, options.seed));
+    if (options.leases_only) QUIRE_TRY(make_block_tree(&block_tree_, pools_[0]->block_count()));
     if (!tables_.create(uint64_t{options.max_sequences} * group_count_)) return no_host_memory();
     for (BlockTable &table : tables_) table = BlockTable{};
     return Status{};
@@ -336,7 +338,8 @@ Status Journal::check() const {
         QUIRE_TRY(pools_[p]->check());
         if (host_pools_[p] != nullptr) QUIRE_TRY(host_pools_[p]->check());
     }
-    return tree_.check(pools_, host_pools_, pool_count_);
+    if (leases_only()) QUIRE_TRY(block_tree_.check(*pools_[0]));
+    return tree_.check(pools_, host_pools_, leases_only() ? 0 : pool_count_);
 }
 
 }  // namespace quire

@@ -10,6 +10,7 @@
 // Threads: none; Cache holds its lock.
 #pragma once
 
+#include "core/blocks/block_tree.hpp"
 #include "core/blocks/edit.hpp"
 #include "core/blocks/lease_index.hpp"
 #include "core/blocks/sequence.hpp"
@@ -27,6 +28,15 @@ struct Taker {
 struct Content {
     uint64_t ready;
     uint64_t depends;
+};
+
+// Blocks that are published after `before`, with their tokens.
+struct BlockRun {
+    uint32_t root;
+    uint32_t before;  // kNullBlock: at the root
+    const uint32_t *tokens;
+    const uint32_t *blocks;  // [count]
+    uint32_t count;
 };
 
 // Hears of evicted content that is kept nowhere else.
@@ -48,6 +58,7 @@ class Journal {
           timeline_(timeline),
           buffers_(host),
           tree_(host, &buffers_),
+          block_tree_(host),
           tables_(host),
           lease_indexes_(host) {}
     ~Journal();
@@ -60,6 +71,9 @@ class Journal {
         // Blocks that the device evicts live on in the host tier. REQUIRES: has_tree, and a
         // group with full attention.
         bool keeps_on_host = false;
+        // Only leases use the cache, and publish in the block tree, outside of steps. REQUIRES: one
+        // group, with full attention, and no host tier.
+        bool leases_only = false;
     };
     Status create(const Geometry &geometry, const Options &options);
 
@@ -87,6 +101,11 @@ class Journal {
     bool keeps_on_host() const { return keeps_on_host_; }
     PrefixTree &tree() { return tree_; }
     const PrefixTree &tree() const { return tree_; }
+    // With Options::leases_only: in place of the tree, whose scopes it uses. A published block's
+    // node is then the block's own number.
+    bool leases_only() const { return block_tree_.is_open(); }
+    BlockTree &block_tree() { return block_tree_; }
+    const BlockTree &block_tree() const { return block_tree_; }
     BufferPool &buffers() { return buffers_; }
     BlockTable &table(uint32_t sequence, uint32_t group) {
         return tables_[uint64_t{sequence} * group_count_ + group];
@@ -284,6 +303,23 @@ class Journal {
         tree_.free_if_bare(node);
     }
 
+    // With leases_only(), and not for the open step, but for make_unused():
+    // The lease publishes blocks that it has taken and holds alone after `before`, and holds each
+    // once less. Returns how many; less than the run has: the block with that index is not such a
+    // one, and nothing changed. REQUIRES: no step is unfinished.
+    [[nodiscard]] uint32_t insert_run(Sequence *s, uint32_t lease, const BlockRun &run);
+    // Takes a block out of the tree for good; a cached one becomes free.
+    void forget_block(uint32_t block);
+    // Evicts the oldest cached block that no step from `barrier` on may touch. Returns it, or
+    // kNone: none can go.
+    uint32_t evict_block(uint64_t barrier);
+    // Evicts a block if all that a step with this barrier can take are cached. Undoing the step
+    // does not bring it back. REQUIRES: one is available.
+    void make_unused(uint64_t barrier);
+    // Replaces the block tree by `tree`, a new one as large as the pool is then.
+    void replace_block_tree(BlockTree *tree, const uint32_t *ids);
+    Status make_block_tree(BlockTree *tree, uint32_t block_count);
+
     // Forgets everything that is cached for a namespace. REQUIRES: no sequence uses a scope of the
     // namespace, and no step is open. Time O(nodes of the namespace).
     void forget_account(uint32_t account);
@@ -319,7 +355,9 @@ class Journal {
     bool rests_on_doomed(const StepEdits &step, const EditRange &range) const;
 
     // Makes room in the tree for pools of those sizes. False: no memory.
-    bool reserve_nodes(const Geometry &target) { return tree_.reserve(node_capacity(target)); }
+    bool reserve_nodes(const Geometry &target) {
+        return leases_only() || tree_.reserve(node_capacity(target));
+    }
     // A pool like the one that a group has, with other blocks; nullptr: no memory. The caller owns
     // it: BlockPool::destroy().
     BlockPool *make_pool(uint32_t block_count) const {
@@ -412,6 +450,9 @@ class Journal {
     void undo_hold(const Hold &edit, Sequence *s);
     void add_entry(Sequence *s, uint32_t lease, uint32_t group, uint32_t block);
     void remove_entry(Sequence *s, uint32_t lease, uint32_t group, uint32_t entry);
+    // False: the lease still holds some of them, once less.
+    bool remove_run(Sequence *s, uint32_t lease, uint32_t group, const uint32_t *blocks,
+                    uint32_t count);
     void restore_entry(Sequence *s, const Hold &edit);
     void settle_evict(const Evict &edit);
     void settle_demote(const Demote &edit, uint64_t step);
@@ -441,6 +482,7 @@ class Journal {
     const Timeline *timeline_;
     BufferPool buffers_;
     PrefixTree tree_;
+    BlockTree block_tree_;
     Array<BlockTable> tables_;
     Array<LeaseIndex> lease_indexes_;    // by table; empty until the first lease is made
     BlockPool *pools_[kMaxGroups] = {};  // by group; of groups that share one, all the same

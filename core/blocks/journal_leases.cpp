@@ -30,6 +30,46 @@ void LeaseIndex::leave(const BlockTable &t, uint32_t block) {
     places_.data[gap] = 0;
 }
 
+bool LeaseIndex::holds_once(const BlockTable &t, const uint32_t *blocks, uint32_t count) const {
+    const uint32_t *holds = holds_.data, *places = places_.data;
+    uint32_t more = 0;
+    for (uint32_t i = 0; is_direct_ && i < count; ++i) more |= holds[places[blocks[i]] - 1] ^ 1;
+    for (uint32_t i = 0; !is_direct_ && i < count; ++i) {
+        if (i + kEntryAhead < count) prefetch(blocks[i + kEntryAhead]);
+        more |= holds[places[place_of(t, blocks[i])] - 1] ^ 1;
+    }
+    return more == 0;
+}
+
+uint32_t LeaseIndex::remove_run(BlockTable *t, const uint32_t *blocks, uint32_t count) {
+    uint32_t *ids = t->ids.data, *holds = holds_.data, *places = places_.data;
+    uint32_t last = t->length;
+    for (uint32_t i = count; is_direct_ && i-- > 0;) {
+        const uint32_t block = blocks[i], entry = places[block] - 1;
+        if (holds[entry] != 1) [[unlikely]] {
+            --holds[entry];
+            continue;
+        }
+        const uint32_t moved = ids[--last];
+        places[moved] = entry + 1;
+        places[block] = 0;  // which may be the one that moved
+        ids[entry] = moved;
+        holds[entry] = holds[last];
+    }
+    for (uint32_t i = count; !is_direct_ && i-- > 0;) {
+        const uint32_t block = blocks[i], entry = places[place_of(*t, block)] - 1;
+        if (--holds[entry] != 0) continue;
+        const uint32_t moved = ids[--last];
+        leave(*t, block);
+        if (moved != block) move(*t, moved, entry);
+        ids[entry] = moved;
+        holds[entry] = holds[last];
+    }
+    const uint32_t removed = t->length - last;
+    t->length = last;
+    return removed;
+}
+
 void LeaseIndex::enter_all(const BlockTable &t, uint32_t pool_blocks) {
     if (places_.capacity == 0) return;
     is_direct_ = pool_blocks <= places_.capacity;
@@ -79,6 +119,16 @@ void Journal::remove_entry(Sequence *s, uint32_t lease, uint32_t group, uint32_t
     ++t.epoch;
     --s->blocks_held;
     --leased_;
+}
+
+bool Journal::remove_run(Sequence *s, uint32_t lease, uint32_t group, const uint32_t *blocks,
+                         uint32_t count) {
+    BlockTable &t = table(lease, group);
+    const uint32_t removed = lease_index(lease, group).remove_run(&t, blocks, count);
+    ++t.epoch;
+    s->blocks_held -= removed;
+    leased_ -= removed;
+    return removed == count;
 }
 
 // Brings a removed block back to the entry that it had.
@@ -134,23 +184,18 @@ void Journal::undo_hold(const Hold &edit, Sequence *s) {
 
 void Journal::let_run_go(Sequence *s, uint32_t lease, uint32_t group, const uint32_t *blocks,
                          uint32_t count) {
-    const BlockTable &t = table(lease, group);
+    BlockTable &t = table(lease, group);
     LeaseIndex &index = lease_index(lease, group);
     const uint64_t last_step = timeline_->next() - 1;
-    bool is_last = true;  // hold of each
-    for (uint32_t i = 0; i < count; ++i) {
-        if (i + kEntryAhead < count) index.prefetch(blocks[i + kEntryAhead]);
-        is_last = is_last && index.holds(index.find(t, blocks[i])) == 1;
+    if (index.holds_once(t, blocks, count)) [[likely]] {
+        remove_run(s, lease, group, blocks, count);
+        pools_[group]->cache_run(blocks, count, last_step);
+        return;
     }
     for (uint32_t i = count; i-- > 0;) {
         const uint32_t entry = index.find(t, blocks[i]);
-        if (is_last) {
-            remove_entry(s, lease, group, entry);
-        } else if (--index.holds(entry) == 0) {
-            lose_entry(s, lease, group, entry, last_step);
-        }
+        if (--index.holds(entry) == 0) lose_entry(s, lease, group, entry, last_step);
     }
-    if (is_last) pools_[group]->cache_run(blocks, count, last_step);
 }
 
 void Journal::lose_entry(Sequence *s, uint32_t lease, uint32_t group, uint32_t entry,

@@ -10,7 +10,10 @@ namespace quire {
 // REQUIRES: the caller shares the scope.
 void Journal::forget_nodes(uint32_t scope) {
     const Scopes &scopes = tree_.scopes();
-    while (scopes.first_node(scope) != kNone) forget(scopes.first_node(scope));
+    while (scopes.first_node(scope) != kNone) {
+        const uint32_t node = scopes.first_node(scope);
+        leases_only() ? forget_block(node) : void(forget(node));
+    }
 }
 
 void Journal::forget_account(uint32_t account) {
@@ -27,6 +30,12 @@ void Journal::forget_account(uint32_t account) {
 
 bool Journal::is_unused_scope(uint32_t scope) const {
     uint32_t node = tree_.scopes().first_node(scope);
+    if (leases_only()) {
+        const BlockPool &pool = *pools_[0];
+        while (node != kNone && pool[node].state == BlockState::cached)
+            node = block_tree_.next_of(node);
+        return node == kNone;
+    }
     while (node != kNone && is_unused(node)) node = tree_.next_of_scope(node);
     return node == kNone;
 }

@@ -61,6 +61,12 @@ class LeaseIndex {
     }
     // The block is about to be named by no entry.
     void leave(const BlockTable &t, uint32_t block);
+    // True if the lease holds each of the blocks once. REQUIRES: entries name all of them.
+    bool holds_once(const BlockTable &t, const uint32_t *blocks, uint32_t count) const;
+    // Takes blocks that entries name off the table, the last one first, if they are held once, and
+    // returns how many; the others are held once less. The table's last entry comes in the place of
+    // each.
+    uint32_t remove_run(BlockTable *t, const uint32_t *blocks, uint32_t count);
     // The table's entries name other blocks now, of a pool with that many.
     void enter_all(const BlockTable &t, uint32_t pool_blocks);
 

@@ -73,7 +73,11 @@ class Scopes {
         scopes_.release(scope);
     }
     // The tree adds a node to the scope, or removes one.
-    void add_node(uint32_t scope) { share(scope), ++records_[scope].node_count; }
+    void add_node(uint32_t scope) { add_nodes(scope, 1); }
+    void add_nodes(uint32_t scope, uint32_t count) {
+        scopes_.share(scope, count);
+        records_[scope].node_count += count;
+    }
     void remove_node(uint32_t scope) { --records_[scope].node_count, release(scope); }
 
     uint32_t root_of(uint32_t scope) const {

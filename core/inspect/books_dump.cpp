@@ -169,6 +169,21 @@ void CacheDump::write_nodes() {
     }
 }
 
+void CacheDump::write_places() {
+    const BlockTree &tree = books_.journal.block_tree();
+    for (uint32_t b = 1; tree.is_open() && b < tree.places_.size(); ++b) {
+        if (!tree.names(b)) continue;
+        out_.open("place");
+        out_.number("block", b);
+        out_.index("before", tree.places_[b].before);
+        out_.number("next", tree.next_[b]);
+        out_.number("root", tree.root(b));
+        out_.bits("tokens_hash", hash(tree.tokens(b), tree.size_));
+        if (with_tokens_) out_.list("tokens", tree.tokens(b), tree.size_);
+        out_.close();
+    }
+}
+
 void CacheDump::write_namespaces() {
     const Namespaces &namespaces = books_.namespaces;
     for (uint32_t i = 0; i < namespaces.used(); ++i) {

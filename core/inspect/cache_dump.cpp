@@ -187,6 +187,7 @@ uint64_t CacheDump::write() {
     write_tree();
     write_scopes();
     write_nodes();
+    write_places();
     write_namespaces();
     for (uint32_t i = 0; i < books_.sequences.size(); ++i) {
         if (!books_.handles.is_live(i)) continue;
@@ -215,6 +216,7 @@ void CacheDump::write_cache() {
     out_.number("victim", parts_.preemption.victim_order());
     out_.flag("has_memory", books_.has_memory);
     out_.flag("prefix_off", books_.prefix_off);
+    out_.flag("leases_only", books_.journal.leases_only());
     out_.flag("calibrates", books_.calibrates);
     out_.flag("audits", books_.audits);
     out_.flag("scrubs", books_.journal.scrubs_);

@@ -58,6 +58,7 @@ class CacheDump {
     void write_tree();
     void write_scopes();
     void write_nodes();
+    void write_places();
     void write_namespaces();
     void write_sequence(uint32_t index);
     void write_tokens(const char *name, const Buffer &buffer, uint32_t count);

@@ -76,6 +76,10 @@ Status CacheCheck::check_scopes() {
     for (uint32_t i = 0; i < tree.first_unused_; ++i) {
         if ((tree.header(i).generation & 1) != 0) ++nodes[tree.header(i).scope];
     }
+    const BlockTree &blocks = books_.journal.block_tree();
+    for (uint32_t b = 1; blocks.is_open() && b < books_.journal.pool(0).block_count(); ++b) {
+        if (blocks.names(b)) ++nodes[blocks.root(b)];
+    }
     QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
         const Sequence &s = books_.sequences[i];
         if (s.root >= scopes.used() || (s.scope != kNone && s.scope >= scopes.used())) {
@@ -114,7 +118,9 @@ Status CacheCheck::check_tenants(uint32_t pool_number) const {
                          b, group, block.tenant, journal.only_tenant_);
         }
         if (block.node != kNone) {
-            uint64_t number = root_namespace(tree.scopes(), tree.header(block.node).scope);
+            const uint32_t scope = journal.leases_only() ? journal.block_tree().root(b)
+                                                         : tree.header(block.node).scope;
+            uint64_t number = root_namespace(tree.scopes(), scope);
             if (number == block.tenant) continue;
             return wrong("block %u of group %u: namespace %" PRIu64
                          " wrote it, but node %u, which names it, belongs to namespace %" PRIu64,

@@ -107,11 +107,12 @@ void read_stats(const CacheParts &parts, quire_cache_stats *out) {
     out->evictions = books.journal.evictions();
     out->blocks_demoted = books.journal.demotions();
     out->blocks_promoted = books.journal.promotions();
-    out->bytes_compared = books.journal.tree().bytes_compared();
+    out->bytes_compared =
+        books.journal.tree().bytes_compared() + books.journal.block_tree().bytes_compared();
     out->sequences = books.handles.live() - books.leases;
     out->leases = books.leases;
     out->blocks_leased = books.journal.leased();
-    out->nodes = books.journal.tree().node_count();
+    out->nodes = books.journal.tree().node_count() + books.journal.block_tree().count();
     for (uint32_t p = 0; p < books.journal.pool_count(); ++p) {
         const BlockPool &pool = books.journal.pool(p);
         out->blocks_total += pool.block_count() - 1;

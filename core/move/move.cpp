@@ -108,7 +108,7 @@ Status Move::plan_blocks(const RankRules &rules, Migration *m) {
 // The target's books. They come after its device memory, because they take time and host memory
 // for every block of it, and a device that is too small says so at once.
 Status Move::make_books(const RankRules &rules, Migration *m) {
-    QUIRE_TRY(m->relocation.make_pools(books_.journal, m->geometry));
+    QUIRE_TRY(m->relocation.make_pools(&books_.journal, m->geometry));
     bool has_tree = rules.refs == nullptr;
     return !has_tree || books_.journal.reserve_nodes(m->geometry) ? Status{} : no_host_memory();
 }

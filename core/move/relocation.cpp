@@ -38,7 +38,7 @@ void Relocation::plan_drop(const Journal &journal, uint32_t group, uint32_t name
         ++blocks_dropped;
     };
     drops.push(BlockDrop{group, named});
-    if (!full_[group]) return leave(group, named);
+    if (!full_[group] || journal.leases_only()) return leave(group, named);
     const PrefixTree &tree = journal.tree();
     const uint32_t *blocks = tree.blocks(journal.named(group, named).node);
     for (uint32_t g = 0; g < group_count_; ++g) {
@@ -104,23 +104,29 @@ Status Relocation::assign(const Journal &journal, const Geometry &target) {
     return Status{};
 }
 
-Status Relocation::make_pools(const Journal &journal, const Geometry &target) {
+Status Relocation::make_pools(Journal *journal, const Geometry &target) {
     for (uint32_t p = 0; p < pool_count_; ++p) {
-        pools[p] = journal.make_pool(target.groups[p].blocks);
+        pools[p] = journal->make_pool(target.groups[p].blocks);
         if (pools[p] == nullptr) return no_host_memory();
         if (target.groups[p].host_blocks == 0) continue;
-        host_pools[p] = journal.make_host_pool(target.groups[p].host_blocks);
+        host_pools[p] = journal->make_host_pool(target.groups[p].host_blocks);
         if (host_pools[p] == nullptr) return no_host_memory();
     }
+    if (journal->leases_only())
+        QUIRE_TRY(journal->make_block_tree(&block_tree, target.groups[0].blocks));
     return Status{};
 }
 
 void Relocation::apply(Journal *journal) {
-    for (const BlockDrop &drop : drops) journal->drop_cached(drop.group, drop.block);
+    for (const BlockDrop &drop : drops) {
+        journal->leases_only() ? journal->forget_block(drop.block)
+                               : journal->drop_cached(drop.group, drop.block);
+    }
     for (uint32_t p = 0; p < pool_count_; ++p) {
         journal->replace_pool(p, &pools[p], ids[p].data());
         journal->replace_host_pool(p, &host_pools[p], host_ids[p].data());
     }
+    if (journal->leases_only()) journal->replace_block_tree(&block_tree, ids[0].data());
 }
 
 void Relocation::renumber_tables(Journal *journal, uint32_t sequence, bool swapped) const {

@@ -25,7 +25,7 @@ struct BlockDrop {
 
 class Relocation {
  public:
-    explicit Relocation(const HostAllocator *host) : drops(host), host_(host) {
+    explicit Relocation(const HostAllocator *host) : drops(host), block_tree(host), host_(host) {
         for (Array<uint32_t> &numbers : ids) numbers.bind(host);
         for (Array<uint32_t> &numbers : host_ids) numbers.bind(host);
     }
@@ -40,8 +40,9 @@ class Relocation {
     // grows with the cache as it is; changes nothing in the journal. If the held blocks do not fit,
     // blocks_short says by how many and nothing is planned. REQUIRES: no step is open or running.
     Status assign(const Journal &journal, const Geometry &target);
-    // Makes the pools, whose memory grows with the target. REQUIRES: assign() planned.
-    Status make_pools(const Journal &journal, const Geometry &target);
+    // Makes the pools, and the block tree if there is one, whose memory grows with the target.
+    // Changes nothing in the journal. REQUIRES: assign() planned.
+    Status make_pools(Journal *journal, const Geometry &target);
     // Drops what is dropped, and puts the pools in place of the journal's; those are destroyed with
     // this. The tables are renumbered one by one: renumber_tables().
     void apply(Journal *journal);
@@ -56,6 +57,7 @@ class Relocation {
     uint64_t blocks_dropped = 0;
     BlockPool *pools[kMaxGroups] = {};
     BlockPool *host_pools[kMaxGroups] = {};
+    BlockTree block_tree;
 
  private:
     // Blocks that stay, by pool.

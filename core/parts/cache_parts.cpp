@@ -66,6 +66,24 @@ Status check_one_pool(const quire_cache_desc &desc) {
     return Status{};
 }
 
+Status check_leases_only(const quire_cache_desc &desc, const Geometry &geometry) {
+    constexpr uint32_t others = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER |
+                                QUIRE_CACHE_EVENTS | QUIRE_CACHE_HOST_PREFIXES |
+                                QUIRE_CACHE_ONE_POOL | QUIRE_CACHE_CALIBRATE;
+    if ((desc.flags & others) != 0) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "flags: QUIRE_CACHE_LEASES_ONLY goes together with QUIRE_CACHE_FIXED_HASH, "
+                    "QUIRE_CACHE_ZERO_ON_FREE and QUIRE_CACHE_AUDIT alone");
+    }
+    if (geometry.group_count != 1 || !geometry.any_full) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "flags: QUIRE_CACHE_LEASES_ONLY needs one group, with full attention");
+    }
+    if (desc.host_blocks == 0 && desc.host_bytes == 0) return Status{};
+    return fail(QUIRE_E_UNSUPPORTED,
+                "flags: QUIRE_CACHE_LEASES_ONLY, but a host tier is for sequences");
+}
+
 // Refuses flags that need one block per group and place: groups with sizes of their own lack that.
 Status check_block_sizes(const quire_cache_desc &desc) {
     if ((desc.flags & QUIRE_CACHE_HOST_PREFIXES) == 0) return Status{};
@@ -170,6 +188,8 @@ Status CacheParts::create(const quire_cache_desc &desc, const quire_group_desc *
     QUIRE_TRY(compute_shape(desc, groups, &books.geometry));
     QUIRE_TRY(check_desc(desc));
     if (!books.geometry.uniform) QUIRE_TRY(check_block_sizes(desc));
+    const bool leases_only = (desc.flags & QUIRE_CACHE_LEASES_ONLY) != 0;
+    if (leases_only) QUIRE_TRY(check_leases_only(desc, books.geometry));
     if (books.geometry.partial_hits) QUIRE_TRY(check_partial_hits(desc, books.geometry));
     books.token_pages.set_span(books.geometry.span);
     uint32_t max_sequences = desc.max_sequences != 0 ? desc.max_sequences : kDefaultSequences;
@@ -191,7 +211,8 @@ Status CacheParts::create(const quire_cache_desc &desc, const quire_group_desc *
                                     .seed = seeds.hash,
                                     .has_tree = (desc.flags & QUIRE_CACHE_FOLLOWER) == 0,
                                     .scrubs = (desc.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0,
-                                    .keeps_on_host = keeps_on_host}));
+                                    .keeps_on_host = keeps_on_host,
+                                    .leases_only = leases_only}));
     QUIRE_TRY(create_ranks(desc, seeds, max_sequences));
     g_sequence_numbers.start_at(seeds.handles);
     bool ok = books.handles.create(max_sequences) && books.sequences.create(max_sequences) &&

@@ -144,6 +144,7 @@ Status LeasePrefixes::match(uint64_t step, uint64_t handle, uint32_t how, const 
         QUIRE_TRY(books_.find_lease(handle, &lease));
     }
     QUIRE_TRY(check_tokens(run));
+    if (books_.journal.leases_only()) return match_blocks(record, lease, how, run, result);
     Lookup found;
     QUIRE_TRY(find(record != nullptr ? record->queue : kAnyQueue, lease, run, &found));
     uint32_t hits = prefixes_.best_hit(found);
@@ -159,6 +160,26 @@ Status LeasePrefixes::match(uint64_t step, uint64_t handle, uint32_t how, const 
     }
     result->blocks = hits;
     return Status{};
+}
+
+// In the block tree, where all content is final.
+Status LeasePrefixes::match_blocks(StepRecord *record, uint32_t lease, uint32_t how,
+                                   const LeaseRun &run, quire_lease_result *result) {
+    Journal &journal = books_.journal;
+    auto *found = reinterpret_cast<uint32_t *>(run.named);
+    const uint32_t blocks = books_.geometry.span.block_of(run.token_count);
+    const uint32_t hits =
+        journal.block_tree().find(books_.sequences[lease].root, run.tokens, blocks, found);
+    if (how == QUIRE_MATCH_TOUCH) journal.pool(0).touch_run(found, hits);
+    result->blocks = hits;
+    if (how != QUIRE_MATCH_PIN) return Status{};
+    QUIRE_TRY(leases_.reserve(lease, hits, uint64_t{hits} * Leases::kHoldRoom));
+    Change *change = leases_.open_change(record, lease);
+    change->query_tokens = books_.geometry.span.first_token(blocks);
+    change->hit_tokens = books_.geometry.span.first_token(hits);
+    for (uint32_t i = 0; i < hits; ++i) leases_.hold(lease, 0, found[i]);
+    result->blocks = 0;
+    return leases_.close_within_quota(record, lease, hits, result);
 }
 
 // Publishing. -------------------------------------------------------------------------------------
@@ -284,6 +305,10 @@ Status LeasePrefixes::publish(uint64_t step, uint64_t handle, const LeaseRun &ru
     QUIRE_TRY(check_tokens(run));
     if (books_.prefix_off)
         return fail(QUIRE_E_UNSUPPORTED, "QUIRE_CACHE_NO_PREFIX publishes nothing");
+    if (books_.journal.leases_only()) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "QUIRE_CACHE_LEASES_ONLY publishes outside of steps: use quire_lease_insert");
+    }
     if (!geometry.span.begins_at(run.token_count)) {
         return fail(QUIRE_E_ARG, "token_count is {}: blocks of {} tokens are published whole",
                     run.token_count, geometry.span.tokens());
@@ -327,6 +352,10 @@ Status LeasePrefixes::publish(uint64_t step, uint64_t handle, const LeaseRun &ru
 bool LeasePrefixes::is_held_elsewhere(uint32_t lease, uint32_t node) const {
     const Journal &journal = books_.journal;
     const PrefixTree &tree = journal.tree();
+    if (journal.leases_only()) {
+        bool own = journal.lease_index(lease, 0).find(journal.table(lease, 0), node) != kNone;
+        return journal.pool(0)[node].refs > (own ? 1u : 0u);
+    }
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         for (uint32_t e = tree.first_entry(g); e < tree.first_entry(g + 1); ++e) {
             uint32_t named = tree.blocks(node)[e];
@@ -369,7 +398,8 @@ Status LeasePrefixes::forget(uint64_t handle, uint32_t group, const int32_t *ids
             continue;
         }
         if (node == kNone || is_held_elsewhere(lease, node)) continue;
-        books_.journal.forget(node);
+        books_.journal.leases_only() ? books_.journal.forget_block(node)
+                                     : void(books_.journal.forget(node));
         ++*forgotten;
     }
     return Status{};
@@ -380,7 +410,9 @@ Status LeasePrefixes::evict(uint32_t group, uint32_t count, int32_t *ids, uint32
     if (books_.records.is_open())
         return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
     for (*evicted = 0; *evicted < count; ++*evicted) {
-        uint32_t block = books_.journal.evict_oldest(group);
+        uint32_t block = books_.journal.leases_only()
+                             ? books_.journal.evict_block(books_.timeline.oldest())
+                             : books_.journal.evict_oldest(group);
         if (block == kNone) break;
         ids[*evicted] = static_cast<int32_t>(block);
     }

@@ -54,6 +54,9 @@ class LeasePrefixes {
     Status pin(StepRecord *record, uint32_t lease, const Lookup &found, uint32_t hits,
                const LeaseRun &run, quire_lease_result *result);
 
+    Status match_blocks(StepRecord *record, uint32_t lease, uint32_t how, const LeaseRun &run,
+                        quire_lease_result *result);
+
     bool may_adopt(uint32_t lease, uint32_t group, uint32_t block) const;
     bool lacks_block(const Lookup &found, uint32_t place, uint32_t group) const;
     Status check_id(uint32_t lease, const Lookup &found, uint32_t place, uint32_t group,

@@ -17,6 +17,13 @@ uint32_t block_of_slot(BlockSize size, int64_t slot) {
     return static_cast<uint32_t>(slot / size.tokens());
 }
 
+Status refuse_block(uint32_t block) {
+    return fail(QUIRE_E_ARG,
+                "the tree has no block at a place, and block {} is not one that the lease has "
+                "taken and holds alone, or it is named for two places",
+                block);
+}
+
 }  // namespace
 
 // Makes tokens_ the run's tokens. One pass without branches finds out that all of them fit; a
@@ -25,9 +32,11 @@ Status LeaseRuns::narrow(const SlotRun &run) {
     if (!tokens_.reserve(run.token_count)) return no_host_memory();
     tokens_.resize_within(run.token_count);
     quire_token *out = tokens_.data();
+    const int64_t *in = run.tokens;
+    const uint32_t count = run.token_count;  // a local one need not be read again after each write
     uint64_t wrong = 0;
-    for (uint32_t i = 0; i < run.token_count; ++i) {
-        const auto token = static_cast<uint64_t>(run.tokens[i]);
+    for (uint32_t i = 0; i < count; ++i) {
+        const auto token = static_cast<uint64_t>(in[i]);
         wrong |= (token | (token + 1)) >> 32;  // 2^32 - 1 is QUIRE_TOKEN_UNKNOWN
         out[i] = static_cast<quire_token>(token);
     }
@@ -53,9 +62,16 @@ Status LeaseRuns::find(uint64_t handle, uint32_t how, const SlotRun &run,
         const LeaseRun same{tokens_.data(), run.token_count, nullptr, run.named};
         return found_.match(0, handle, how, same, result);
     }
+    auto *blocks = reinterpret_cast<uint32_t *>(run.named);
+    if (books_.journal.leases_only()) {
+        const uint32_t root = books_.sequences[lease].root;
+        result->blocks = books_.journal.block_tree().find(
+            root, tokens_.data(), books_.geometry.span.block_of(run.token_count), blocks);
+        if (how == QUIRE_MATCH_TOUCH) books_.journal.pool(0).touch_run(blocks, result->blocks);
+        return Status{};
+    }
     Lookup found;
     QUIRE_TRY(look_up(lease, &found));
-    auto *blocks = reinterpret_cast<uint32_t *>(run.named);
     read_found(found, blocks);
     if (how == QUIRE_MATCH_TOUCH) books_.journal.pool(0).touch_run(blocks, found.matched);
     result->blocks = found.matched;
@@ -112,19 +128,29 @@ Status LeaseRuns::read_slots(const SlotRun &run) {
     blocks_.resize_within(count);
     uint64_t wrong = 0;  // a bit of it is set if a slot is
     const int64_t most = int64_t{books_.journal.pool(0).block_count()} * size;
-    for (uint32_t i = 0; i < count; ++i) {
+    uint32_t *blocks = blocks_.data();
+    if (size == 1) {
+        const int64_t *slots = run.slots;
+        for (uint32_t i = 0; i < count; ++i) {
+            const auto slot = static_cast<uint64_t>(slots[i]), end = static_cast<uint64_t>(most);
+            wrong |= (slot | (end - 1 - slot)) >> 63;  // one of them is below 0
+            blocks[i] = static_cast<uint32_t>(slot);
+        }
+    }
+    for (uint32_t i = 0; i < count && size != 1; ++i) {
         const int64_t *slots = run.slots + uint64_t{i} * size, first = slots[0];
         const auto begin = static_cast<uint64_t>(first);  // differences of wild slots wrap
         const bool is_one = first >= 0 && first < most;
         const uint32_t block = is_one ? block_of_slot(books_.geometry.span, first) : kNullBlock;
         wrong |= static_cast<uint64_t>(int64_t{block} * size ^ first);
         for (uint32_t k = 1; k < size; ++k) wrong |= static_cast<uint64_t>(slots[k]) - begin - k;
-        blocks_[i] = block;
+        blocks[i] = block;
     }
     if (wrong == 0) [[likely]]
         return Status{};
     for (uint32_t i = 0; i < run.token_count; ++i) {
-        if (run.slots[i] == int64_t{blocks_[i / size]} * size + i % size) continue;
+        const bool is_in_range = run.slots[i] >= 0 && run.slots[i] < most;
+        if (is_in_range && run.slots[i] == int64_t{blocks_[i / size]} * size + i % size) continue;
         return fail(QUIRE_E_ARG, "slots[{}] does not go on with a whole block of {} tokens", i,
                     size);
     }
@@ -149,10 +175,7 @@ Status LeaseRuns::check_blocks(uint32_t lease, const Lookup &found) {
         }
         const uint32_t wrong = blocks_[i];
         while (i-- > found.matched) pool[blocks_[i]].is_offered = false;
-        return fail(QUIRE_E_ARG,
-                    "the tree has no block at a place, and block {} is not one that the lease has "
-                    "taken and holds alone, or it is named for two places",
-                    wrong);
+        return refuse_block(wrong);
     }
     return Status{};
 }
@@ -189,6 +212,30 @@ void LeaseRuns::let_go(uint32_t lease, const Lookup &found) {
     books_.touched.touch(lease);
 }
 
+// The end is evicted first, so what was found is touched last.
+Status LeaseRuns::insert_blocks(uint32_t lease, const SlotRun &run, quire_lease_result *result) {
+    Journal &journal = books_.journal;
+    Sequence &s = books_.sequences[lease];
+    const auto count = static_cast<uint32_t>(blocks_.size());
+    if (!found_blocks_.reserve(count)) return no_host_memory();
+    uint32_t *found = found_blocks_.data();
+    const uint32_t matched = journal.block_tree().find(s.root, tokens_.data(), count, found);
+    const uint32_t held_before = s.charged();
+    const uint32_t before = matched != 0 ? found[matched - 1] : kNullBlock;
+    const uint32_t *tokens = tokens_.data() + uint64_t{matched} * books_.geometry.span.tokens();
+    const uint32_t *fresh = blocks_.data() + matched;
+    const uint32_t inserted =
+        journal.insert_run(&s, lease, BlockRun{s.root, before, tokens, fresh, count - matched});
+    if (inserted != count - matched) return refuse_block(fresh[inserted]);
+    journal.pool(0).touch_run(found, matched);
+    tenants_.charge(s, held_before);
+    books_.touched.touch(lease);
+    if (matched != 0) std::memcpy(run.named, found, uint64_t{matched} * 4);
+    if (matched != count) std::memcpy(run.named + matched, fresh, uint64_t{count - matched} * 4);
+    result->blocks = count - matched;
+    return Status{};
+}
+
 Status LeaseRuns::insert(uint64_t handle, const SlotRun &run, quire_lease_result *result) {
     uint32_t lease = 0;
     QUIRE_TRY(leases_.find_at_rest(handle, &lease));
@@ -200,6 +247,7 @@ Status LeaseRuns::insert(uint64_t handle, const SlotRun &run, quire_lease_result
     QUIRE_TRY(check_cache(run.token_count));
     QUIRE_TRY(narrow(run));
     QUIRE_TRY(read_slots(run));
+    if (books_.journal.leases_only()) return insert_blocks(lease, run, result);
     PrefixTree &tree = books_.journal.tree();
     Lookup found;
     QUIRE_TRY(look_up(lease, &found));

@@ -33,7 +33,8 @@ class LeaseRuns {
           leases_(*leases),
           found_(*found),
           tokens_(&books->host),
-          blocks_(&books->host) {}
+          blocks_(&books->host),
+          found_blocks_(&books->host) {}
 
     Status find(uint64_t handle, uint32_t how, const SlotRun &run, quire_lease_result *result);
     Status insert(uint64_t handle, const SlotRun &run, quire_lease_result *result);
@@ -46,6 +47,7 @@ class LeaseRuns {
     Status check_cache(uint32_t token_count) const;
     Status read_slots(const SlotRun &run);
     Status check_blocks(uint32_t lease, const Lookup &found);
+    Status insert_blocks(uint32_t lease, const SlotRun &run, quire_lease_result *result);
     bool may_insert(uint32_t lease, uint32_t block) const;
     void name_new(uint32_t lease, const Lookup &found);
     void let_go(uint32_t lease, const Lookup &found);
@@ -57,6 +59,7 @@ class LeaseRuns {
     LeasePrefixes &found_;
     Array<quire_token> tokens_;  // of the run that was narrowed last
     Array<uint32_t> blocks_;     // of the run that is inserted
+    Array<uint32_t> found_blocks_;
 };
 
 }  // namespace quire

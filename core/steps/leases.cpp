@@ -108,10 +108,12 @@ bool Leases::may_hold(uint32_t lease, uint32_t group, uint32_t block) const {
     const BlockTable &t = journal.table(lease, group);
     if (journal.lease_index(lease, group).find(t, block) != kNone) return true;
     const uint32_t node = journal.pool(group)[block].node;
-    if (node == kNone || journal.tree().entry_of(node, group, block) == kNone) return false;
+    if (node == kNone) return false;
     const Scopes &scopes = journal.tree().scopes();
-    return scopes.account(scopes.root_of(journal.tree().scope(node))) ==
-           books_.sequences[lease].name_space;
+    const uint32_t ns = books_.sequences[lease].name_space;
+    if (journal.leases_only()) return scopes.account(journal.block_tree().root(block)) == ns;
+    if (journal.tree().entry_of(node, group, block) == kNone) return false;
+    return scopes.account(scopes.root_of(journal.tree().scope(node))) == ns;
 }
 
 void Leases::hold(uint32_t lease, uint32_t group, uint32_t block) {
@@ -187,8 +189,10 @@ Status Leases::take(uint64_t step, uint64_t handle, uint32_t group, uint32_t cou
     QUIRE_TRY(reserve(lease, count,
                       count * (books_.journal.take_room() + Journal::kHold) +
                           books_.journal.zeroes(count, taker)));
+    const bool leases_only = books_.journal.leases_only();
     open_change(record, lease);
     for (uint32_t i = 0; i < count; ++i) {
+        if (leases_only) books_.journal.make_unused(record->barrier);
         uint32_t block = books_.journal.take(group, record->barrier, taker);
         books_.journal.hold(&s, lease, group, block);
         ids[i] = static_cast<int32_t>(block);

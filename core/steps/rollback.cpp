@@ -137,7 +137,11 @@ void Rollback::lose_suspects_of_lease(uint32_t lease, uint32_t group) {
     for (uint32_t i = t.length; i-- > 0;) {
         const Block &b = pool[t.ids.data[i]];
         if (!b.is_suspect || b.is_covered) continue;
-        if (b.node != kNone) books_.journal.forget(b.node);
+        if (b.node != kNone && books_.journal.leases_only()) {
+            books_.journal.forget_block(b.node);
+        } else if (b.node != kNone) {
+            books_.journal.forget(b.node);
+        }
         books_.journal.lose_entry(&s, lease, group, i, newest);
         --books_.namespaces[s.name_space].blocks_held;
         ++s.blocks_lost;

@@ -23,6 +23,9 @@ Status Sequences::no_sequence_left() const {
 Status Sequences::create(const quire_seq_desc &desc, const quire_key *keys, uint64_t *out) {
     uint32_t ns = desc.ns == 0 ? Namespaces::kDefault : books_.namespaces.find(desc.ns);
     if (ns == kNone) return fail(QUIRE_E_STALE, "no such namespace");
+    if (books_.journal.leases_only()) {
+        return fail(QUIRE_E_UNSUPPORTED, "QUIRE_CACHE_LEASES_ONLY: the cache has no sequences");
+    }
     if (desc.cross_tokens != 0 && !books_.geometry.any_cross) {
         return fail(QUIRE_E_ARG, "cross_tokens is {}: the cache has no cross group",
                     desc.cross_tokens);

@@ -30,7 +30,10 @@ void Withdrawal::each_published(Body body) {
 }
 
 void Withdrawal::forget_all() {
-    each_published([&](const Block &block) { books_.journal.forget(block.node); });
+    Journal &journal = books_.journal;
+    each_published([&](const Block &block) {
+        journal.leases_only() ? journal.forget_block(block.node) : void(journal.forget(block.node));
+    });
     // The tokens computed so far come from the old weights, so blocks that build on them must not
     // be found.
     for (uint32_t i = 0; i < books_.sequences.size(); ++i) {

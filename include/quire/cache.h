@@ -202,6 +202,16 @@ enum {
      * of full attention, the blocks of the same tokens in other groups become free at the commit.
      * Only in a bookkeeping-only cache, and not with QUIRE_CACHE_HOST_PREFIXES. */
     QUIRE_CACHE_ONE_POOL = 1 << 10,
+    /* The cache has leases and no sequences, for an engine that keeps its requests itself. Its
+     * prefix tree has no nodes: a published block stands for its own place and names its
+     * neighbours, so that leases insert and find blocks of few tokens in a fraction of the time. It
+     * takes at most 4 * block_tokens + 52 bytes per block of the pool.
+     *
+     * Needs one group, with full attention, and no host tier, and goes together with
+     * QUIRE_CACHE_FIXED_HASH, QUIRE_CACHE_ZERO_ON_FREE and QUIRE_CACHE_AUDIT alone. Sequences and
+     * what needs one, quire_lease_publish (quire_lease_insert publishes) and tiers are unsupported.
+     * What quire_lease_take evicts stays evicted if its step is aborted. */
+    QUIRE_CACHE_LEASES_ONLY = 1 << 11,
     /* A hit may end within a block: where no cached block goes on with all of an item's next
      * tokens, the step copies (QUIRE_COPY_ON_WRITE) the one that begins with the most of them to a
      * block of the sequence, whose rest the item computes. So a prompt that is cached whole is

@@ -79,6 +79,7 @@ typedef struct quire_seq_info {
  *                               longer than 4,096 bytes; or the keys do not fit key_bytes even
  *                               after forgetting: then nothing is forgotten.
  *          QUIRE_E_HOST_MEMORY  there is none for the keys; nothing changed.
+ *          QUIRE_E_UNSUPPORTED  the cache has QUIRE_CACHE_LEASES_ONLY.
  * Time     O(bytes of the keys); where prefixes give way, O(cached blocks of the namespace). */
 QUIRE_EXPORT quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc,
                                            quire_seq *out, quire_error *error);

@@ -29,6 +29,7 @@ struct Inside {
     static Seen &seen(Cache &c, uint64_t step, uint64_t index) {
         return const_cast<Seen &>(c.parts_.witness.of(step)[index]);
     }
+    static uint32_t *next(BlockTree &tree) { return tree.next_.data(); }
     static uint32_t *tokens(Cache &c, uint32_t node) {
         return c.parts_.books.journal.tree_.tokens_of(node);
     }

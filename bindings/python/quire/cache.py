@@ -48,6 +48,7 @@ class CacheFlags(enum.IntFlag):
     EVENT_TOKENS = 256
     HOST_PREFIXES = 512
     ONE_POOL = 1024
+    LEASES_ONLY = 2048
     PARTIAL_HITS = 4096
 
 

@@ -974,6 +974,7 @@ pub const QUIRE_CACHE_EVENTS: _bindgen_ty_13 = 128;
 pub const QUIRE_CACHE_EVENT_TOKENS: _bindgen_ty_13 = 256;
 pub const QUIRE_CACHE_HOST_PREFIXES: _bindgen_ty_13 = 512;
 pub const QUIRE_CACHE_ONE_POOL: _bindgen_ty_13 = 1024;
+pub const QUIRE_CACHE_LEASES_ONLY: _bindgen_ty_13 = 2048;
 pub const QUIRE_CACHE_PARTIAL_HITS: _bindgen_ty_13 = 4096;
 pub type _bindgen_ty_13 = u32;
 pub const QUIRE_EVICT_LRU: _bindgen_ty_14 = 0;

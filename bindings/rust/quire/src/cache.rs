@@ -75,6 +75,9 @@ pub struct CacheOptions<'a> {
     pub host_prefixes: bool,
     /// All groups take their blocks from one pool; only without memory.
     pub one_pool: bool,
+    /// The cache has leases and no sequences, and inserts and finds blocks of few tokens in less
+    /// time.
+    pub leases_only: bool,
     /// A hit may end within a block, which is copied.
     pub partial_hits: bool,
     /// Preempts the lowest priority first, instead of the newest.
@@ -114,6 +117,7 @@ impl Default for CacheOptions<'_> {
             event_tokens: false,
             host_prefixes: false,
             one_pool: false,
+            leases_only: false,
             partial_hits: false,
             victim_by_priority: false,
             hash_seed: None,
@@ -139,6 +143,7 @@ impl CacheOptions<'_> {
             (self.event_tokens, sys::QUIRE_CACHE_EVENT_TOKENS),
             (self.host_prefixes, sys::QUIRE_CACHE_HOST_PREFIXES),
             (self.one_pool, sys::QUIRE_CACHE_ONE_POOL),
+            (self.leases_only, sys::QUIRE_CACHE_LEASES_ONLY),
             (self.partial_hits, sys::QUIRE_CACHE_PARTIAL_HITS),
         ])
     }
