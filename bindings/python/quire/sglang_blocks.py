@@ -22,7 +22,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import numpy as np
 
 from . import errors
-from .cache import Cache, CacheStats
+from .cache import Cache, CacheFlags, CacheStats
 from .groups import Group
 from .instance import Instance
 from .lease import ID, Lease, LeaseFlags, Match
@@ -34,9 +34,10 @@ Space = Tuple[Optional[str], Optional[str]]  # extra_key and cache_salt
 MAX_SPACES = 4096  # leases at once: those that pin nothing are ended to make room
 _MAX_KEY_BYTES = 4096
 _NULL = ffi.NULL
-_IDS, _TOKENS = ffi.typeof("int32_t[]"), ffi.typeof("quire_token[]")
+_from_buffer = ffi.from_buffer
+_IDS = ffi.typeof("int32_t[]")
 _WIDE = ffi.typeof("int64_t[]")  # what SGLang keeps tokens and slots in
-_TOUCH = int(Match.TOUCH)
+_LOOK, _TOUCH = int(Match.LOOK), int(Match.TOUCH)
 
 
 def _keys(space: Space) -> List[Key]:
@@ -66,7 +67,8 @@ class Blocks:
         self.page_size = page_size
         self.count = pages
         self._cache = Cache(Instance(), [Group(1, 1, 16)], blocks=pages + 1,
-                            block_tokens=page_size, max_sequences=MAX_SPACES + 1)
+                            block_tokens=page_size, max_sequences=MAX_SPACES + 1,
+                            flags=CacheFlags.LEASES_ONLY)
         self._api = self._cache._library.api
         self._pointer = self._cache._pointer
         self._find, self._insert = self._api.lease_find, self._api.lease_insert
@@ -77,24 +79,26 @@ class Blocks:
         self._number = ffi.new("uint32_t *")
         self._desc = new("quire_step_desc")
         self._leases: Dict[Space, Lease] = {}
+        self.handles: Dict[Space, int] = {}  # of the leases
 
     # Spaces.
 
     def lease(self, space: Space) -> int:
         """The handle of the space's lease."""
-        lease = self._leases.get(space)
-        if lease is None:
+        handle = self.handles.get(space)
+        if handle is None:
             if len(self._leases) == MAX_SPACES:
                 self._end_idle()
             lease = self._leases[space] = self._cache.lease(keys=_keys(space))
-        return lease.handle
+            handle = self.handles[space] = lease.handle
+        return handle
 
     def _end_idle(self) -> None:
         """Ends leases that hold nothing; what they published is found by the next with its keys."""
         for space, lease in list(self._leases.items()):
             if lease.info.blocks_held == 0:
                 lease.end()
-                del self._leases[space]
+                del self._leases[space], self.handles[space]
         if len(self._leases) == MAX_SPACES:
             raise errors.LimitError(f"{MAX_SPACES} pairs of extra_key and cache_salt hold pages")
 
@@ -103,6 +107,7 @@ class Blocks:
         for lease in self._leases.values():
             lease.end()
         self._leases.clear()
+        self.handles.clear()
         self._cache.reset()
 
     # Changes.
@@ -152,57 +157,41 @@ class Blocks:
         if status < 0:
             self._fail(status)
 
-    def find(self, lease: int, tokens: Any, count: int) -> Any:
+    def find(self, lease: int, tokens: Any, count: int, how: int = _TOUCH) -> Any:
         """The blocks of the longest prefix that is published; they count as used now."""
         ids = np.empty(count // self.page_size, ID)
-        status = self._find(self._pointer, lease, wide(tokens, count), count, _TOUCH,
-                            _written(ids), self._result, self._error)
+        if type(tokens) is array and tokens.typecode == "q" and len(tokens) >= count:
+            read = _from_buffer(_WIDE, tokens)
+        else:
+            read = wide(tokens, count)
+        status = self._find(self._pointer, lease, read, count, how, _from_buffer(_IDS, ids),
+                            self._result, self._error)
         if status < 0:
             self._fail(status)
         found = self._result.blocks
         return ids if found == len(ids) else ids[:found].copy()
 
-    def insert(self, lease: int, tokens: Any, slots: Any, count: int) -> Any:
+    def look(self, lease: int, tokens: Any, count: int) -> Any:
+        """The same, without counting as used."""
+        return self.find(lease, tokens, count, _LOOK)
+
+    def insert(self, lease: int, tokens: Any, slots: Any, count: int) -> Tuple[Any, int]:
         """Publishes the slots' pages and lets go of them, and returns those that are found from now
-        on; new_count of them are new.
+        on, and how many of them are new.
 
         Errors: ArgumentError, a token is out of range, or the slots are not whole pages that the
         lease has taken and holds alone. Nothing changed.
         """
         named = np.empty(count // self.page_size, ID)
-        status = self._insert(self._pointer, lease, wide(tokens, count), slots, count,
-                              _written(named), self._result, self._error)
+        if type(tokens) is array and tokens.typecode == "q" and len(tokens) >= count:
+            read = _from_buffer(_WIDE, tokens)
+        else:
+            read = wide(tokens, count)
+        status = self._insert(self._pointer, lease, read, slots, count, _from_buffer(_IDS, named),
+                              self._result, self._error)
         if status < 0:
             self._fail(status)
-        return named
-
-    def match_pinned(self, lease: int, tokens: Any, step: int) -> Any:
-        """The blocks of the longest prefix that is published; the lease holds them from now on."""
-        ids = np.empty(len(tokens) // self.page_size, ID)
-        status = self._api.lease_match(self._pointer, step, lease,
-                                       ffi.from_buffer(_TOKENS, tokens), len(tokens),
-                                       int(Match.PIN), _written(ids), self._result, self._error)
-        if status < 0:
-            self._fail(status)
-        return ids[:self._result.blocks]
-
-    def publish(self, step: int, lease: int, tokens: Any, ids: Any) -> Optional[Any]:
-        """Publishes blocks, and returns those that are found from now on. None: the lease may not
-        name a block of `ids`, and nothing changed."""
-        named = np.empty(len(ids), ID)
-        status = self._api.lease_publish(self._pointer, step, lease,
-                                         ffi.from_buffer(_TOKENS, tokens), len(tokens),
-                                         _written(ids), _written(named), self._result, self._error)
-        if status == errors.ArgumentError.status:
-            return None
-        if status < 0:
-            self._fail(status)
-        return named
-
-    @property
-    def new_count(self) -> int:
-        """How many blocks the last insertion added."""
-        return int(self._result.blocks)
+        return named, self._result.blocks
 
     def evict(self, count: int) -> Any:
         """Evicts up to `count` blocks that no lease holds, the least recently used first."""

@@ -15,8 +15,9 @@ Threads: one, SGLang's scheduler.
 from __future__ import annotations
 
 import dataclasses
+import operator
 import time
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Optional, Sequence
 
 # mypy: disable-error-code="import-not-found, unused-ignore"
 import torch
@@ -28,7 +29,7 @@ from sglang.srt.mem_cache.base_prefix_cache import (
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
 
-from .sglang_blocks import Blocks, space_of
+from .sglang_blocks import Blocks, Space, space_of
 from .sglang_events import PageEvents
 from .sglang_slots import Slots, Values
 from .sglang_tree import Node, Tree, dfs_order
@@ -40,6 +41,11 @@ SIMULATED_PAGES = 1 << 16  # of a tree without a pool
 _FREES_SEGMENTS = hasattr(BaseTokenToKVPoolAllocator, "free_segment")
 # Older releases return the slots of a match, newer ones its length.
 _RETURNS_SLOTS = "device_indices" in MatchResult._fields
+# Newer ones know where an insertion ended.
+_RETURNS_END = any(field.name == "last_device_node" for field in dataclasses.fields(InsertResult))
+# The space of a key, read in one call where all keys have a salt.
+_space: Callable[[RadixKey], Space] = (operator.attrgetter("extra_key", "cache_salt")
+                                       if hasattr(RadixKey, "cache_salt") else space_of)
 
 
 def refuse(params: CacheInitParams) -> None:
@@ -171,7 +177,7 @@ class QuireRadixCache(RadixCache):  # type: ignore[misc]
         if size == 0:
             return self._empty_match_result
         return self._result(
-            self.tree.match(space_of(key), ids_of(key), size))  # type: ignore[union-attr]
+            self.tree.match(_space(key), ids_of(key), size))  # type: ignore[union-attr]
 
     def touch_prefix(self, key: RadixKey) -> None:
         """The prefix of the key in the tree counts as used now."""
@@ -186,10 +192,11 @@ class QuireRadixCache(RadixCache):  # type: ignore[misc]
         ids = ids_of(key)
         if value is None:
             value = torch.tensor(ids[:size], dtype=torch.int64)
-        there, node = self.tree.insert(space_of(key), ids, size, value)
+        there, node = self.tree.insert(_space(key), ids, size, value)
         if self.events is not None:
             self.events.stored(key[:size], node.pages, there)
-        return _inserted(there * self.page_size, node)
+        there *= self.page_size
+        return InsertResult(there, last_device_node=node) if _RETURNS_END else InsertResult(there)
 
     def path_device_indices(self, node: Node) -> torch.Tensor:
         """The slots of the path to a node."""
@@ -264,15 +271,6 @@ def ids_of(key: RadixKey) -> Any:
     if key.is_bigram:
         raise NotImplementedError("the radix cache of Quire does not serve keys of two tokens each")
     return key.token_ids
-
-
-_INSERT_FIELDS = {field.name for field in dataclasses.fields(InsertResult)}
-
-
-def _inserted(there: int, node: Node) -> InsertResult:
-    if "last_device_node" in _INSERT_FIELDS:
-        return InsertResult(prefix_len=there, last_device_node=node)
-    return InsertResult(prefix_len=there)
 
 
 def make(context: Any) -> QuireRadixCache:

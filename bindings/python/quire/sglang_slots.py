@@ -19,6 +19,7 @@ from .lease import ID
 from .libquire import ffi
 
 _POINTER = ffi.typeof("int64_t *")
+_INT64 = torch.int64
 
 
 def host_array(value: Any) -> Any:
@@ -32,7 +33,7 @@ def slots_of(value: Any, count: int) -> Tuple[Any, Any]:
 
     Errors: ValueError, there are fewer.
     """
-    if value.dtype is not torch.int64 or not value.is_cpu or not value.is_contiguous():
+    if value.dtype is not _INT64 or not value.is_cpu or not value.is_contiguous():
         value = value.to("cpu", torch.int64).contiguous()
     if value.numel() < count:
         raise ValueError(f"there are {value.numel()} slots for {count} tokens")
@@ -94,6 +95,10 @@ class Values(Slots):
     def drop(self, pages: Any) -> None:
         """These pages have no values any more."""
         self._is_used[pages] = False
+
+    def places(self, pages: Any) -> Any:
+        """Where the pages would have their slots if they had any."""
+        return self._rows.take(pages, 0).reshape(-1)
 
     def pages_in_use(self) -> Any:
         """The pages that have values, in ascending order."""

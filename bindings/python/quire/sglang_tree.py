@@ -25,9 +25,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from . import errors
-from .elements import TOKEN
 from .lease import ID
-from .libquire import ffi
 from .sglang_blocks import Blocks, Space, wide
 from .sglang_slots import Slots, Values, slots_of
 
@@ -58,17 +56,6 @@ class Node:
         return f"<quire node {self.id}: {self.length} tokens>"
 
 
-def read_tokens(ids: Any, count: int) -> Any:
-    """The first `count` token ids of an array, or of a list, as steps of the library take them.
-
-    Errors: ValueError, a number is no token id. (The library refuses 2^32 - 1 itself.)
-    """
-    tokens = np.frombuffer(ffi.buffer(wide(ids, count)), np.int64, count)
-    if np.bitwise_or.reduce(tokens) >> 32 != 0:  # in one pass
-        raise ValueError("a token id is negative, or above 2^32 - 2")
-    return tokens.astype(TOKEN)
-
-
 class Tree:
     """The pages that SGLang's requests can find.
 
@@ -85,7 +72,8 @@ class Tree:
         self._values = slots if isinstance(slots, Values) else None
         self._on_evicted = on_evicted
         self._nodes: Dict[int, Node] = {}  # by their last pages
-        self._is_end = np.zeros(blocks.count + 1, bool)  # [page] it is a node's last
+        self._is_end = bytearray(blocks.count + 1)  # [page] it is a node's last
+        self._ends = np.frombuffer(self._is_end, bool)  # the same
         self._numbered: Dict[int, Node] = {}  # by their ids
         self._made = 0
         self.root = self._make(_ENGINE, _NO_PAGES)
@@ -106,7 +94,7 @@ class Tree:
         for node in self._nodes.values():
             node.alive = False
         self._nodes.clear()
-        self._is_end[:] = False
+        self._ends[:] = False
         self._numbered.clear()
         self.root = self._make(_ENGINE, _NO_PAGES)
         self.count = self._evictable = 0
@@ -124,11 +112,12 @@ class Tree:
         """The node at the end of these pages, which are in the tree."""
         if len(pages) == 0:
             return self.root
-        last = int(pages[-1])
-        node = self._nodes.get(last)
-        if node is None:
-            node = self._nodes[last] = self._make(space, pages)
-            self._is_end[last] = True
+        last = pages.item(-1)
+        nodes = self._nodes
+        if last in nodes:
+            return nodes[last]
+        node = nodes[last] = self._make(space, pages)
+        self._is_end[last] = True
         return node
 
     def by_id(self, number: int) -> Node:
@@ -148,7 +137,10 @@ class Tree:
         whole pages; it counts as used now."""
         if count == 0:
             return self.root
-        return self.node(space, self.blocks.find(self.blocks.lease(space), ids, count))
+        blocks = self.blocks
+        lease = blocks.handles.get(space)
+        return self.node(space, blocks.find(blocks.lease(space) if lease is None else lease, ids,
+                                            count))
 
     # Inserting.
 
@@ -164,72 +156,66 @@ class Tree:
         if count == 0:
             return 0, self.root
         blocks = self.blocks
-        lease = blocks.lease(space)
+        lease = blocks.handles.get(space)
+        if lease is None:
+            lease = blocks.lease(space)
         if self._values is not None:
-            named, there = self._insert_values(self._values, lease, read_tokens(ids, count),
-                                               value[:count])
+            named, fresh = self._insert_values(self._values, lease, ids, count, value[:count])
         elif lease == self._engine:
             value, slots = slots_of(value, count)
-            named = blocks.insert(lease, ids, slots, count)
-            fresh = blocks.new_count
-            self._evictable += fresh
-            there = len(named) - fresh
+            named, fresh = blocks.insert(lease, ids, slots, count)
         else:
-            named, there = self._insert_beside(lease, read_tokens(ids, count),
-                                               self.slots.pages(value[:count]))
-        self.count += len(named) - there
-        return there, self.node(space, named)
+            named, fresh = self._insert_beside(lease, ids, count, value)
+        self._evictable += fresh
+        self.count += fresh
+        return len(named) - fresh, self.node(space, named)
 
-    def _insert_beside(self, lease: int, tokens: Any, pages: Any) -> Tuple[Any, int]:
+    def _insert_beside(self, lease: int, ids: Any, count: int, value: Any) -> Tuple[Any, int]:
         """Inserts in a space of its own, whose lease has taken none of the pages."""
-        blocks = self.blocks
-        step = blocks.begin()
+        value, slots = slots_of(value, count)
+        pages = self.slots.pages(value[:count])
+        own = pages[len(self.blocks.look(lease, ids, count)):]
+        self._hand_over(self._engine, lease, own)
         try:
-            named = blocks.match_pinned(lease, tokens, step)
-            there = len(named)
-            if there != len(pages):
-                own = pages[there:]
-                self._hand_over(step, lease, own)
-                named = blocks.publish(step, lease, tokens, np.concatenate((named, own)))
-                if named is None:
-                    raise ValueError("a slot is not one that the allocator has handed out: "
-                                     + blocks.why())
-            blocks.give(lease, _from_end(named), step)
+            return self.blocks.insert(lease, ids, slots, count)
         except BaseException:
-            blocks.undo(step)
+            self._hand_over(lease, self._engine, own)
             raise
-        blocks.end(step)
-        self._evictable = blocks.evictable
-        return named, there
 
-    def _hand_over(self, step: int, lease: int, pages: Any) -> None:
-        """The engine's lease gives pages to another: nothing else is free, so it gets these."""
-        try:
-            self.blocks.give(self._engine, pages, step)
-        except errors.ArgumentError as why:
-            raise ValueError(f"a slot is not one that the allocator has handed out: {why}") from why
-        self._check_same(self.blocks.take(step, lease, len(pages)), pages)
-
-    def _insert_values(self, values: Values, lease: int, tokens: Any,
-                       value: Any) -> Tuple[Any, int]:
+    def _hand_over(self, giver: int, taker: int, pages: Any) -> None:
+        """A lease gives pages to another: nothing else is free, so it gets these."""
+        if len(pages) == 0:
+            return
         step = self.blocks.begin()
         try:
-            named = self.blocks.match_pinned(lease, tokens, step)
-            there = len(named)
-            more = len(tokens) // self.page_size - there
-            if more != 0:
-                own = self.blocks.take(step, lease, more)
-                if own is None:
-                    raise errors.LimitError(f"a tree without a pool has {self.blocks.count} pages")
-                values.keep(own, value[there * self.page_size:])
-                named = self.blocks.publish(step, lease, tokens, np.concatenate((named, own)))
-            self.blocks.give(lease, _from_end(named), step)
-        except BaseException:
+            self.blocks.give(giver, pages, step)
+            self._check_same(self.blocks.take(step, taker, len(pages)), pages)
+        except BaseException as why:
             self.blocks.undo(step)
+            if isinstance(why, errors.ArgumentError):
+                raise ValueError(
+                    f"a slot is not one that the allocator has handed out: {why}") from why
             raise
         self.blocks.end(step)
-        self._evictable = self.blocks.evictable
-        return named, there
+
+    def _insert_values(self, values: Values, lease: int, ids: Any, count: int,
+                       value: Any) -> Tuple[Any, int]:
+        blocks = self.blocks
+        found = blocks.look(lease, ids, count)
+        blocks.pin(lease, found)  # what is taken may be evicted
+        more = count // self.page_size - len(found)
+        try:
+            step = blocks.begin()
+            own = blocks.take(step, lease, more)
+            if own is None:
+                blocks.undo(step)
+                raise errors.LimitError(f"a tree without a pool has {blocks.count} pages")
+            blocks.end(step)
+            values.keep(own, value[len(found) * self.page_size:])
+            pages = np.concatenate((found, own))
+            return blocks.insert(lease, ids, wide(values.places(pages), count), count)
+        finally:
+            blocks.give(lease, _from_end(found))
 
     # Holding.
 
@@ -278,8 +264,8 @@ class Tree:
             return self.slots.slots(pages)
         self.count -= len(pages)
         self._evictable -= len(pages)
-        ends = pages[self._is_end[pages]]
-        self._is_end[ends] = False
+        ends = pages[self._ends[pages]]
+        self._ends[ends] = False
         for page in ends.tolist():
             node = self._nodes.pop(page)
             node.alive = False
