@@ -6,6 +6,12 @@
 
 namespace quire {
 
+namespace {
+
+constexpr uint32_t kLineEntries = kCacheLine / sizeof(uint32_t);
+
+}  // namespace
+
 Status Journal::make_block_tree(BlockTree *tree, uint32_t block_count) {
     Scopes &scopes = tree_.scopes();
     return tree->create(block_count, sizes_[0].tokens(), scopes.seed(), &scopes);
@@ -16,6 +22,11 @@ Status Journal::make_block_tree(BlockTree *tree, uint32_t block_count) {
 uint32_t Journal::insert_run(Sequence *s, uint32_t lease, const BlockRun &run) {
     QUIRE_ASSERT(step_ == nullptr && timeline_->idle());
     BlockPool &pool = *pools_[0];
+    const LeaseIndex &index = lease_index(lease, 0);
+    for (uint32_t i = 0; i < run.count; i += kLineEntries) {  // read and written further down
+        __builtin_prefetch(block_tree_.tokens(run.blocks[i]), 1);
+        index.prefetch(run.blocks[i]);
+    }
     const uint32_t published = pool.publish_run(run.blocks, run.count, lease, sizes_[0].tokens());
     if (published != run.count || run.count == 0) return published;
     block_tree_.insert(run.root, run.before, run.tokens, run.blocks, run.count);
