@@ -25,7 +25,8 @@ Chooser::Chooser(const World &world, uint64_t seed)
       move_rng_(mix(seed, 0x305EDE), choice_tape),
       host_rng_(mix(seed, 0x405FDE), choice_tape),
       tier_rng_(mix(seed, 0x71E2DE), choice_tape),
-      lease_rng_(mix(seed, 0x1EA5ED), choice_tape) {
+      lease_rng_(mix(seed, 0x1EA5ED), choice_tape),
+      partial_rng_(mix(seed, 0x9A271AD), choice_tape) {
     fail_percent_ = on(Feature::fail) ? rng_.range(1, 30) : 0;
     abort_percent_ = on(Feature::abort) ? rng_.range(1, 30) : 0;
     end_percent_ = rng_.range(2, 25);
@@ -44,6 +45,8 @@ Chooser::Chooser(const World &world, uint64_t seed)
     store_percent_ = tier_rng_.percent(40) ? 0 : tier_rng_.range(2, 60);
     load_percent_ = tier_rng_.range(40, 100);
     lease_percent_ = lease_rng_.range(10, 70);
+    revisit_percent_ = partial_rng_.range(10, 70);
+    revisit_most_ = partial_rng_.range(2, 10);
 }
 
 Op &Chooser::push(OpKind kind, std::initializer_list<uint32_t> fields) {
@@ -101,6 +104,7 @@ void Chooser::idle() {
         flood())
         return;
     if (on(Feature::host_prefixes) && host_rng_.percent(recall_percent_)) return recall();
+    if (on(Feature::partial) && partial_rng_.percent(revisit_percent_)) return revisit();
     if (rng_.percent(side_percent_)) return sequence_op();
     if (rng_.percent(4)) return cache_op();
     if (world_->sequences.empty() ||
@@ -198,7 +202,8 @@ void Chooser::make_sequence() {
     const uint32_t spans = on(Feature::spans) && rng_.percent(30) ? rng_.range(1, 6) : 0;
     const uint32_t cross =
         c.cross() && rng_.percent(50) ? rng_.range(1, 2 * c.block_tokens + 1) : 0;
-    const uint32_t doc = rng_.percent(85) ? rng_.below(c.documents) : 1000 + next_seq_;
+    uint32_t doc = rng_.percent(85) ? rng_.below(c.documents) : 1000 + next_seq_;
+    if (on(Feature::partial) && partial_rng_.percent(50)) doc = leaving_document();
     uint32_t space = ns.id;
     if (on(Feature::flood) && on(Feature::namespaces) && flood_rng_.percent(85)) space = flooder_;
     push(OpKind::create, {next_seq_++, space, adapter, salt, spans,

@@ -27,6 +27,8 @@ class Chooser {
     void make_sequence();
     bool flood();
     void recall();
+    uint32_t leaving_document();
+    void revisit();
     void make_items(uint32_t most);
     void make_item(const Sequence &seq);
     void limit_item(const Sequence &seq, Op &item);
@@ -54,12 +56,15 @@ class Chooser {
     Rng host_rng_;
     Rng tier_rng_;
     Rng lease_rng_;
+    Rng partial_rng_;
     std::deque<Op> queue_;
     uint32_t next_seq_ = 1;
     uint32_t next_step_ = 1;
     uint32_t next_ns_ = 1;
     uint32_t next_lease_ = 1;
     uint32_t lease_percent_;
+    uint32_t revisit_percent_;
+    uint32_t revisit_most_;
     uint32_t fail_percent_;
     uint32_t abort_percent_;
     uint32_t end_percent_;

@@ -172,7 +172,7 @@ void World::run_copies(Step &step) {
         if (to_device && (c.kind == QUIRE_COPY_TOKEN || strict)) check_copied(step, c);
         switch (c.kind) {
             case QUIRE_COPY_ON_WRITE:
-                memory_.copy_block(kDevice, kDevice, c.group, c.src, c.dst, step.actor);
+                memory_.copy_block(kDevice, kDevice, c.group, source_of(c), c.dst, step.actor);
                 ++tally_->copies_on_write;
                 ++sums_.copies_on_write;
                 break;
@@ -276,6 +276,7 @@ void World::write_place(const Step &step, const Sequence &seq, uint32_t group, u
 // What was found depends on what its blocks depend on; earlier rows have written by now.
 void World::note_hits(const Step &step, Sequence &seq, const Row &row) {
     const uint32_t begin = row.first - row.hit, end = row.first + row.count;
+    const uint32_t whole = whole_blocks(row.first);
     for (uint32_t p = begin; row.hit != 0 && p < row.first; ++p) {
         seq.era[p] = epoch_;
         seq.depends[p] = seq.depends_before(p);
@@ -290,9 +291,13 @@ void World::note_hits(const Step &step, Sequence &seq, const Row &row) {
             if (config.one_state(g) &&
                 p / config.block_size(g) == (row.first - 1) / config.block_size(g))
                 id = table_[(end - 1) / config.block_size(g)];
-            if (id != 0) depends |= block_depends(kDevice, g, id);
+            // What is the sequence's own, in a copy, depends on what its slots do.
+            if (id != 0)
+                depends |= p < whole ? block_depends(kDevice, g, id)
+                                     : memory_.at(kDevice, g, id, config.place_of(g, p)).depends;
             seq.depends[p] |= depends;
-            if (depends & step.actor.bit) tally_->hits_in_step += p + 1 == row.first;
+            if (p < whole && (depends & step.actor.bit) != 0)
+                tally_->hits_in_step += p + 1 == row.first;
         }
     }
 }
@@ -312,6 +317,7 @@ void World::run_row(Step &step, const Row &row) {
     seq.beside.resize(last);
     note_found(seq, row, was_swapped);
     note_hits(step, seq, row);
+    check_part(row);
     const uint8_t depends = static_cast<uint8_t>(seq.depends_before(row.first) | step.actor.bit);
     set_depends(depends);
     for (uint32_t p = row.first; p < last; ++p) {

@@ -40,6 +40,7 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     if (Rng(mix(seed, 0x1900)).percent(60)) set.set(Feature::one_pool, false);
     if (Rng(mix(seed, 0x517E)).percent(60)) set.set(Feature::sizes, false);
     if (Rng(mix(seed, 0x57A7E)).percent(70)) set.set(Feature::states, false);
+    if (Rng(mix(seed, 0x9A271A1)).percent(50)) set.set(Feature::partial, false);
     // What is abandoned stays in memory until the process ends, 8 MB for each cache.
     if (!Rng(mix(seed, 0xABA0)).percent(kAbandonPercent)) set.set(Feature::abandon, false);
     return set;
@@ -162,13 +163,10 @@ void resize_groups(Config &config) {
     config.max_tokens = rng.range(2, 6) * config.span() + rng.below(6);
 }
 
-// Gives its blocks any number of tokens, which a cache without memory may have. Drawn apart.
-void resize_blocks(Config &config) {
-    if (config.device != 0) return config.features.set(Feature::any_size, false);
-    Rng rng(mix(config.seed, 0xA2152));
-    constexpr uint32_t sizes[] = {3, 5, 6, 7, 9, 11, 12, 15, 17, 48, 100, 528, 768, 1056};
+// Gives its blocks so many tokens, and its windows and sequences as many blocks as before.
+void resize(Config &config, uint32_t block_tokens, Rng &rng) {
     const uint32_t before = config.block_tokens;
-    config.block_tokens = sizes[rng.below(rng.percent(85) ? 9 : std::size(sizes))];
+    config.block_tokens = block_tokens;
     config.max_tokens = rng.range(2, 10) * config.block_tokens + rng.below(6);
     for (GroupConfig &group : config.groups) {
         if (group.window == 0) continue;
@@ -176,6 +174,30 @@ void resize_blocks(Config &config) {
         group.window = std::max(1u, group.window);
         group.sink = group.sink * config.block_tokens / before;
     }
+}
+
+// Gives its blocks any number of tokens, which a cache without memory may have. Drawn apart.
+void resize_blocks(Config &config) {
+    if (config.device != 0) return config.features.set(Feature::any_size, false);
+    Rng rng(mix(config.seed, 0xA2152));
+    constexpr uint32_t sizes[] = {3, 5, 6, 7, 9, 11, 12, 15, 17, 48, 100, 528, 768, 1056};
+    resize(config, sizes[rng.below(rng.percent(85) ? 9 : std::size(sizes))], rng);
+}
+
+// Lets hits end within a block, most often in larger blocks than before. Drawn apart.
+void end_within_blocks(Config &config) {
+    const bool apart =
+        config.any_states() || !config.uniform() || (config.flags & QUIRE_CACHE_NO_PREFIX) != 0;
+    if (apart) return config.features.set(Feature::partial, false);
+    Rng rng(mix(config.seed, 0x9A271A7));
+    config.flags |= QUIRE_CACHE_PARTIAL_HITS;
+    if (!config.has(Feature::any_size) && rng.percent(70)) resize(config, 4u << rng.below(4), rng);
+    if (!rng.percent(20) || config.block_tokens > 64) return;
+    // Room for many blocks that go on differently after the same tokens.
+    config.documents = 1;
+    config.max_tokens = rng.range(1, 3) * config.block_tokens + rng.below(6);
+    const uint32_t blocks = rng.range(60, 120);
+    for (GroupConfig &group : config.groups) group.blocks = blocks;
 }
 
 }  // namespace
@@ -339,6 +361,7 @@ Config draw_config(uint64_t seed, FeatureSet allowed) {
     if (config.has(Feature::one_pool)) share_pool(config);
     if (config.has(Feature::states)) make_recurrent(config);
     if (config.has(Feature::sizes)) resize_groups(config);
+    if (config.has(Feature::partial)) end_within_blocks(config);
     return config;
 }
 

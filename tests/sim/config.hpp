@@ -51,6 +51,8 @@ struct Config {
     // Those of another number of shards, which divide the layers or the KV heads. Empty: it cannot.
     std::vector<quire_shard_desc> other_descs(uint32_t count, bool by_layers) const;
     uint32_t kv_heads(const GroupConfig &group) const;
+    // Tokens of a block that a hit must have to end within it.
+    uint32_t least_part() const { return block_tokens < 8 ? 1 : 4; }
     bool has(Feature feature) const { return features.has(feature); }
     bool cross() const;
     // All groups take their blocks from one pool.

@@ -66,7 +66,8 @@ uint32_t World::whole_blocks(uint32_t end) const {
 void World::note_beside(Sequence &seq, const Row &row) {
     const uint32_t whole = whole_blocks(row.first);
     uint8_t depends = 0;
-    if (row.hit == 0 && (seq.unsure_end > whole || seq.found_end > whole))
+    const bool in_part = row.hit != 0 && whole != row.first;  // a copy
+    if (in_part || (row.hit == 0 && (seq.unsure_end > whole || seq.found_end > whole)))
         for (uint32_t g = 0; g < blocks_.size(); ++g) {
             if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
             const std::vector<int32_t> &ids = table(seq, g);
@@ -74,8 +75,10 @@ void World::note_beside(Sequence &seq, const Row &row) {
             for (uint32_t at = whole / size; at < ids.size() && at * size <= row.first; ++at)
                 if (ids[at] != 0) depends |= block_depends(kDevice, g, ids[at]);
         }
+    const uint32_t anew = in_part ? row.first : row.first - row.hit;
+    if (in_part) std::fill(seq.beside.begin(), seq.beside.end(), uint8_t{0});
     for (uint32_t p = whole; p < row.first; ++p) seq.beside[p] |= depends;
-    std::fill(seq.beside.begin() + (row.first - row.hit), seq.beside.end(), uint8_t{0});
+    std::fill(seq.beside.begin() + anew, seq.beside.end(), uint8_t{0});
 }
 
 // Which of its blocks are, or may be, found ones when the row writes its tokens.
@@ -83,7 +86,9 @@ void World::note_found(Sequence &seq, const Row &row, bool was_swapped) {
     note_beside(seq, row);
     const uint32_t whole = whole_blocks(row.first);
     seq.unsure_end = was_swapped ? row.first : std::min(seq.unsure_end, whole);
-    seq.found_end = row.hit != 0 ? row.first : std::min(seq.found_end, whole);
+    seq.found_end = row.hit != 0 ? whole : std::min(seq.found_end, whole);
+    // The end of a hit within a block is the sequence's, in a copy of a found one.
+    if (row.hit != 0 && whole != row.first) seq.unsure_end = row.first;
 }
 
 }  // namespace sim

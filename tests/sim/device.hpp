@@ -75,6 +75,10 @@ enum FaultKind : uint32_t {
     kFaultClock = 14,  // silent: a call that enqueues a signal reads the time
     // The engine's own mistake: its weights are others, and the tier's fingerprint is not.
     kFaultWeights = 15,
+    // Silent, in what the simulator reads of the library: a copy on write of another block; a hit
+    // within a block that is one token longer.
+    kFaultSource = 16,
+    kFaultLonger = 17,
     kFaultOther = 13,  // not planted: what else only a lost device refuses
 };
 

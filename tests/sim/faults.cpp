@@ -41,6 +41,8 @@ bool World::plant_fault(const Op &op) {
         if (!tier_) tier_ = std::make_unique<CacheTier>();
         return tier_->same_weights = true;
     }
+    if (op.f[1] == kFaultSource) return (wrong_sources_ = op.f[3]) != 0;
+    if (op.f[1] == kFaultLonger) return (longer_hits_ = op.f[3]) != 0;
     if (!on_device() || op.f[1] == kFaultLeak) return leak_ != 0;
     Fault fault = make_fault(op.f[1], op.f[2], op.f[3], op.f[4], op.f[5]);
     Shard &shard = shards_[op.f[0] % shards_.size()];

@@ -19,7 +19,8 @@ Follower::Follower(World &leader, const quire_cache_desc &desc)
     error_.struct_size = sizeof error_;
     quire_cache_desc own = desc;
     own.flags = (desc.flags & ~static_cast<uint32_t>(QUIRE_CACHE_LOG | QUIRE_CACHE_ZERO_ON_FREE |
-                                                     QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_AUDIT)) |
+                                                     QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_AUDIT |
+                                                     QUIRE_CACHE_PARTIAL_HITS)) |
                 QUIRE_CACHE_FOLLOWER;
     // It has no memory, whatever the leader has: "each describes the shards that it holds itself".
     own.shards = nullptr;

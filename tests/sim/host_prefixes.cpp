@@ -58,6 +58,7 @@ std::vector<World::Node> World::linked_nodes() {
         node.parent = number_in(record, "parent");
         node.generation = number_in(record, "generation");
         node.parent_generation = number_in(record, "parent_generation");
+        node.scope = number_in(record, "scope");
         node.hash = bits_in(record, "hash");
         node.blocks = blocks_in(record);
         nodes.push_back(std::move(node));
@@ -298,10 +299,11 @@ void World::count_moves(const Step &step, const std::vector<quire_block_copy> &c
 }
 
 // A swap finds room where swapped sequences leave it: cached blocks give way. Asked of the first
-// preemption of a step that began while nothing was unfinished.
+// preemption of a step that began while nothing was unfinished, and has taken no block yet.
 bool World::swap_must_fit(const std::vector<std::vector<int32_t>> &tables) {
     if (!shares_host() || has_tier() || !committed.empty() || !open->began_idle) return false;
-    if (!open->rows.empty() || open->preemptions != 0) return false;
+    if (!open->rows.empty() || open->preemptions != 0 || !open->leases_changed.empty())
+        return false;
     for (uint32_t g = 0; g < blocks_.size(); ++g) {
         const std::vector<int32_t> &ids = tables[g];
         uint64_t sum = ids.size() - static_cast<size_t>(std::count(ids.begin(), ids.end(), 0));

@@ -28,10 +28,10 @@ struct PlannedItem {
     std::vector<uint32_t> tokens;
     std::vector<uint8_t> unknown;
     std::vector<uint32_t> parents;
-    // How many tokens it may find; any number if there is no limit.
-    uint32_t most_hits(uint32_t block_tokens) const {
+    // How many tokens it may find, in multiples of `unit`; any number if there is no limit.
+    uint32_t most_hits(uint32_t unit) const {
         if (limit == QUIRE_NO_HITS) return 0;
-        return limit == 0 ? ~0u : limit / block_tokens * block_tokens;
+        return limit == 0 ? ~0u : limit / unit * unit;
     }
 };
 
@@ -47,6 +47,9 @@ struct World::Items {
     bool unheard = false;              // answers of the store were not reaped
     uint32_t probed = ~0u;             // hits that a probe and its limit leave the first item
     uint32_t probed_least = 0;         // and those that it is sure of, on the queue that wrote them
+    bool looked = false;               // at the tree, and the pools, before the call
+    std::vector<World::Node> nodes;
+    std::map<int64_t, int64_t> free_blocks;  // or cached ones, of each pool
 };
 
 }  // namespace sim

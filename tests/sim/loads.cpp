@@ -28,7 +28,8 @@ void World::note_runs(Items &items, bool again) {
         const Sequence &seq = *find(plan.seq);
         if (plan.load == 0 || seq.computed != 0 || seq.swapped || seq.cross_tokens != 0) continue;
         const bool probed = &plan == &items.planned[0] && items.probed != ~0u;
-        const uint32_t run = store_run(seq, plan, probed ? items.probed : 0, false, false);
+        const uint32_t run =
+            store_run(seq, plan, probed ? whole_hit(items.probed) : 0, false, false);
         // The library need not ask for blocks that it has not heard of.
         if (!again) items.unheard = tier_->store->waiting() != 0;
         plan.least_run = again ? std::min(plan.least_run, run) : run;
@@ -69,11 +70,12 @@ void World::take_loading(Items &items, size_t index) {
         fail("load-holds", "sequence %u loads, and holds %u blocks", seq.id, info(seq).blocks_held);
     const uint32_t least = std::max(tier_->desc.min_load_tokens, config.block_tokens);
     const bool again = is_again(seq, plan);
+    const uint32_t have = whole_hit(items.probed);
     const bool first = index == 0 && open->rows.empty() && open->preemptions == 0;
     if (!again && first && knows && items.probed != ~0u && config.windowless() &&
-        config.queues == 1 && plan.run < items.probed + least && !seq.load.live &&
-        (plan.part_run < items.probed + least || !tolerate("load-group")))
-        fail(plan.part_run < items.probed + least ? "load-needless" : "load-group",
+        config.queues == 1 && plan.run < have + least && !seq.load.live &&
+        (plan.part_run < have + least || !tolerate("load-group")))
+        fail(plan.part_run < have + least ? "load-needless" : "load-group",
              "sequence %u loads; the store has %u tokens and the device %u", seq.id, plan.run,
              items.probed);
     // "It runs once the load has ended": at its deadline it has.

@@ -95,6 +95,12 @@ struct Op {
     std::array<uint32_t, kMaxFields> f{};
 };
 
+// A document that has another one's tokens up to a place: the number of that one, at this bit, and
+// the place.
+constexpr uint32_t kLeaves = 1u << 31;
+constexpr uint32_t kLeavesShift = 16;
+constexpr uint32_t kLeavesAt = 0xFFFF;
+
 const char *op_name(OpKind kind);
 std::string to_text(const Op &op);
 // Throws std::string with what is wrong.

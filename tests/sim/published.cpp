@@ -29,6 +29,7 @@ void World::note_full_blocks(const Sequence &seq) {
             hash = mix(hash, seq.content(p));
             if ((p + 1) % size != 0) continue;
             full_blocks_.insert(hash);
+            if (under_span(seq, p + 1 - size)) under_spans_.insert(hash);
             full_blocks_.insert(mix(kFullBlock, seq.content(p)));  // a state's
             full_pairs_.insert(mix(before, hash));
             before = hash;

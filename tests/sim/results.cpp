@@ -10,6 +10,7 @@ namespace sim {
 
 void World::take_results(Items &items, uint64_t room_before) {
     take_preemptions();
+    if (longer_hits_ != 0) read_longer(items.results);
     loading_now_ = false;
     for (size_t i = 0; i < items.items.size(); ++i)
         loading_now_ |= items.results[i].outcome == QUIRE_ITEM_LOADING;
@@ -162,19 +163,24 @@ void World::check_run(const Items &items, size_t index, const Sequence &seq, uin
     if (seq.computed != 0 && result.hit_tokens != 0)
         fail("hits", "sequence %u has %u computed tokens and yet %u hits", seq.id, seq.computed,
              result.hit_tokens);
-    if (result.hit_tokens % config.span() != 0 || result.hit_tokens >= total ||
-        result.hit_tokens > unknown || result.hit_tokens > total - plan.drafts)
+    if (!may_hit(result.hit_tokens) || result.hit_tokens >= total || result.hit_tokens > unknown ||
+        result.hit_tokens > total - plan.drafts)
         fail("hits", "sequence %u: %u hits of %u tokens (%u drafts, unknown from %u)", seq.id,
              result.hit_tokens, total, plan.drafts, unknown);
     if (result.hit_tokens != 0 &&
         (seq.cross_tokens != 0 || (config.flags & QUIRE_CACHE_NO_PREFIX) != 0))
         fail("hits", "sequence %u finds %u tokens, and may find none", seq.id, result.hit_tokens);
-    if (result.hit_tokens > plan.most_hits(config.span()))
+    if (result.hit_tokens % config.span() != 0 && under_span(seq, whole_hit(result.hit_tokens)))
+        fail("partial-span", "sequence %u: %u hits, and a span lies over that block", seq.id,
+             result.hit_tokens);
+    if (result.hit_tokens > plan.most_hits(partial() ? 1 : config.span()))
         fail("hit-limit", "sequence %u finds %u tokens; its item's limit is %u", seq.id,
              result.hit_tokens, plan.limit);
     // A probe speaks of the queue that wrote; drafts are never found, a preemption may evict.
+    uint32_t loaded = loaded_most(plan, seq);
+    if (loaded != 0 && partial()) loaded += config.block_tokens - 1;  // and a part beyond
     if (index == 0 && items.probed != ~0u && open->rows.empty() && open->preemptions == 0 &&
-        (result.hit_tokens > std::max(items.probed, loaded_most(plan, seq)) ||
+        (result.hit_tokens > std::max(items.probed, loaded) ||
          (config.queues == 1 && plan.drafts == 0 && result.hit_tokens < items.probed_least)))
         fail("probe-hit", "sequence %u: by a probe and the limit %u, %u to %u tokens; the step %u",
              seq.id, plan.limit, items.probed_least, items.probed, result.hit_tokens);
@@ -213,6 +219,7 @@ void World::count_limit(const PlannedItem &plan, const Sequence &seq, uint32_t h
     if (plan.limit == 0) return;
     ++tally_->limits;
     tally_->limits_reached += hits != 0 && hits == plan.most_hits(config.span());
+    tally_->partial_limited += hits % config.span() != 0 && hits == plan.limit;
     tally_->limits_ignored += seq.computed != 0;
     tally_->limits_of_swapped += seq.computed != 0 && seq.swapped;
 }

@@ -384,7 +384,8 @@ bool World::probe(const Op &op) {
     } else {
         tally_->probes_found += hit != 0;
         const uint32_t unknown = seq->first_unknown();
-        if (hit % config.span() != 0 || (hit != 0 && hit >= total) ||
+        tally_->partial_probed += hit % config.span() != 0;
+        if (!may_hit(hit) || (hit != 0 && hit >= total) ||
             (hit != 0 && unknown < seq->known() && hit > unknown))
             fail("probe", "sequence %u: %u hits of %u tokens", seq->id, hit, total);
         if (hit != 0 && (seq->computed != 0 || seq->cross_tokens != 0 ||
@@ -408,7 +409,7 @@ void World::probe_again(const Op &op, const Sequence &seq, uint32_t hits) {
     if (old != probes_.end() && old->second.evictions == s.evictions &&
         old->second.forgets == forgets_) {
         ++tally_->probes_again;
-        if (hits < old->second.hits)
+        if (hits < whole_hit(old->second.hits))  // others may have been published since
             fail("cached-lost",
                  "sequence %u finds %u tokens and found %u; nothing was evicted or forgotten since",
                  seq.id, hits, old->second.hits);

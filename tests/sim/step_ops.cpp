@@ -22,17 +22,19 @@ bool among(quire_status status, const std::vector<quire_status> &list) {
 void World::probe_first(Items &items) {
     const PlannedItem &plan = items.planned[0];
     const Sequence &seq = *find(plan.seq);
-    const uint32_t most = plan.most_hits(config.span());
+    const uint32_t most = plan.most_hits(partial() ? 1 : config.span());
     std::vector<uint32_t> tokens;
     for (size_t i = 0; i < plan.tokens.size(); ++i)
         tokens.push_back(plan.unknown[i] ? QUIRE_TOKEN_UNKNOWN : plan.tokens[i]);
     expect(q_->prefix_probe(cache_, seq.handle, tokens.data(), static_cast<uint32_t>(tokens.size()),
                             &items.probed, &error_),
            {QUIRE_OK}, "quire_prefix_probe");
-    items.probed_least = items.probed;
+    // For the end of a hit within a block there may be no room.
+    items.probed_least = whole_hit(items.probed);
     if (items.probed <= most) return;
     ++tally_->limits_probed;
-    items.probed = items.probed_least = most;
+    items.probed = most;
+    items.probed_least = whole_hit(most);
     if (config.windowless()) return;
     if (seq.known() > most) {
         items.probed_least = 0;
@@ -43,7 +45,7 @@ void World::probe_first(Items &items) {
     expect(q_->prefix_probe(cache_, seq.handle, tokens.data(), most + 1 - seq.known(),
                             &items.probed, &error_),
            {QUIRE_OK}, "quire_prefix_probe");
-    items.probed_least = items.probed;
+    items.probed_least = whole_hit(items.probed);
 }
 
 // Blocks that a new item can have at most, where nothing unfinished holds any; else 0.
@@ -102,6 +104,7 @@ bool World::begin(const Op &op) {
     const bool probes = strict || ops_ % 4 == 0 || has_tier();
     if (!might_fail && !items.items.empty() && probes) probe_first(items);
     note_runs(items, false);
+    if (!might_fail) look_at_tree(items);
     if (!open) note_host_tables();
     note_tables();
     const uint64_t struck = strikes();
@@ -124,6 +127,7 @@ bool World::begin(const Op &op) {
     for (const auto &lease : leases) open->leases_before.push_back(*lease);
     note_runs(items, true);
     take_results(items, unread ? 0 : room_before);
+    judge_partial(items, 0);
     return true;
 }
 
@@ -137,6 +141,7 @@ bool World::add(const Op &) {
     const Snapshot before = look(!items.errors.empty() || items.unsure || items.may_be_busy);
     note_tables();
     note_runs(items, false);
+    look_at_tree(items);
     const quire_status status = q_->step_add(
         cache_, open->handle, items.items.data(), static_cast<uint32_t>(items.items.size()),
         sizeof(quire_step_item), items.tokens.data(), static_cast<uint32_t>(items.tokens.size()),
@@ -144,7 +149,9 @@ bool World::add(const Op &) {
     if (refused(items, status, before)) return true;
     expect(status, {QUIRE_OK}, "quire_step_add");
     note_runs(items, true);
+    const size_t first_row = open->rows.size();
     take_results(items, 0);
+    judge_partial(items, first_row);
     return true;
 }
 

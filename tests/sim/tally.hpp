@@ -39,7 +39,10 @@ namespace sim {
     T(tier_dropped) T(tier_evicted) T(store_restarts) T(store_faults) T(loads_concluded) \
     T(loads_brought) T(loads_wait) T(loads_anew) \
     T(blocks_leased) T(leases_short) T(lease_hits) T(lease_published) T(lease_duplicates) \
-    T(lease_lost) T(evicted_by_call)
+    T(lease_lost) T(evicted_by_call) \
+    T(partial_seeds) T(partial_hits) T(partial_tokens) T(partial_sources) T(partial_limited) \
+    T(partial_to_last) T(partial_judged) T(partial_due) T(partial_crowded) T(partial_unsure) \
+    T(partial_probed) T(partial_siblings)
 // clang-format on
 
 struct Tally {

@@ -25,7 +25,6 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
     std::vector<quire_group_desc> groups(config.groups.size());
     for (size_t g = 0; g < groups.size(); ++g) {
         const GroupConfig &from = config.groups[g];
-        groups[g] = {};
         groups[g].struct_size = sizeof groups[g];
         groups[g].kind = from.kind;
         groups[g].window = from.window;
@@ -68,8 +67,8 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
         desc.host_bytes = static_cast<uint64_t>(config.host_blocks) * config.block_tokens * 8 *
                           config.groups.size();
     }
-    const quire_status status = q_->cache_create(instance_, &desc, &cache_, &error_);
-    if (status < 0) fail("cache-create", "quire_cache_create: %s", error_.message);
+    if (q_->cache_create(instance_, &desc, &cache_, &error_) < 0)
+        fail("cache-create", "quire_cache_create: %s", error_.message);
     if (config.device != 0) settle_devices();
     memory_.reset(config.all_places(), device_blocks(), host_blocks(), config.one_pool());
     memory_.distrust_copies(config.has(Feature::failed_copies));
@@ -86,6 +85,7 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
         ++tally_->host_seeds;
         check_host_refusals(desc);
     }
+    check_partial_refusals(desc);
     if (config.follower) follower_ = std::make_unique<Follower>(*this, desc);
 }
 
@@ -162,6 +162,7 @@ void World::erase(uint32_t id) {
 }
 
 uint32_t World::document_token(uint32_t doc, uint32_t position) const {
+    if ((doc & kLeaves) != 0 && position < (doc & kLeavesAt)) doc = doc >> kLeavesShift & 0xFF;
     return static_cast<uint32_t>(mix(mix(config.seed, doc), position) % config.vocabulary);
 }
 

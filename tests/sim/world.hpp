@@ -28,6 +28,7 @@
 #include "quire/quire.h"
 #include "rng.hpp"
 #include "sequence.hpp"
+#include "step.hpp"
 #include "tally.hpp"
 #include "tier_name.hpp"
 
@@ -48,50 +49,6 @@ struct Namespace {
     uint32_t quota = 0;
     uint32_t key = 0;   // with the feature cache_tier; 0: none
     uint64_t hits = 0;  // tokens found by its rows that were committed
-};
-
-// A sequence as it was before the open step touched it.
-struct Undo {
-    Sequence before;
-    bool preempted = false;                    // as a victim, else as an item
-    std::vector<std::vector<int32_t>> tables;  // of a victim, of each group
-};
-
-struct Row {
-    uint32_t seq = 0;
-    uint32_t first = 0;
-    uint32_t count = 0;
-    uint32_t hit = 0;
-    uint32_t ahead = 0;
-    uint32_t cross = 0;
-    uint32_t mask_rows = 0;
-    uint32_t gave_back = 0;  // table entries that it has less than before
-    bool may_load = false;   // what it found may come from a load
-};
-
-struct Step {
-    uint32_t id = 0;
-    quire_step handle = 0;
-    uint32_t queue = 0;
-    uint32_t flags = 0;
-    bool began_idle = true;  // no device had work when it began
-    uint32_t bit = 0;        // of the 8, once it is committed
-    uint64_t number = 0;     // of commits
-    uint64_t log = 0;        // its log's number; 0: it has none
-    Actor actor;
-    std::vector<Row> rows;
-    std::vector<Undo> undo;
-    uint32_t preemptions = 0;  // seen in step_preempted
-    uint32_t swaps = 0;        // of those
-    uint32_t how = 0;          // QUIRE_PREEMPT_*, of what it preempts itself
-    int batch = -1;
-    uint64_t cached_before = 0;  // blocks, at its commit
-    bool broken = false;         // its kernels were not all enqueued: it can only fail
-    std::vector<Lease> leases_before;
-    std::set<uint32_t> leases_changed;
-    std::vector<LeaseUse> uses;                             // by its work
-    std::vector<Sequence> runs;                             // that leases publish
-    std::vector<std::pair<uint32_t, uint32_t>> lease_hits;  // of namespaces, tokens
 };
 
 // What the statistics should say of the steps that were committed.
@@ -175,6 +132,16 @@ class World {
     bool dispatch(const Op &op);
     bool dispatch_tier(const Op &op);
     static bool may_forget(const Op &op);
+    // A node of the prefix tree, by the library's dump.
+    struct Node {
+        int64_t id = 0;
+        int64_t parent = -1;
+        int64_t generation = 0;
+        int64_t parent_generation = 0;
+        int64_t scope = 0;
+        uint64_t hash = 0;
+        std::vector<int64_t> blocks;  // of each group; 0: none
+    };
     // sequence_ops.cpp
     bool create(const Op &op);
     bool end(const Op &op);
@@ -247,6 +214,25 @@ class World {
     void note_found(Sequence &seq, const Row &row, bool was_swapped);
     uint32_t whole_blocks(uint32_t end) const;
     void note_beside(Sequence &seq, const Row &row);
+    // partial.cpp
+    bool partial() const { return (config.flags & QUIRE_CACHE_PARTIAL_HITS) != 0; }
+    uint32_t whole_hit(uint32_t hits) const { return hits - hits % config.span(); }
+    bool may_hit(uint32_t hits) const;
+    bool under_span(const Sequence &seq, uint32_t begin) const;
+    bool room_for(const Sequence &seq, uint32_t tokens);
+    void look_at_tree(Items &items);
+    void judge_partial(const Items &items, size_t first_row);
+    void check_source(const Items &items, const Row &row,
+                      const std::vector<quire_block_copy> &copies);
+    void judge_part(const Items &items);
+    uint32_t agreeing(const Sequence &seq, uint32_t begin, const Node &node);
+    uint32_t due_part(const std::vector<Node> &nodes, const Sequence &seq, uint32_t begin,
+                      uint32_t most);
+    const Node *node_before(const std::vector<Node> &nodes, const Sequence &seq, uint32_t begin);
+    void check_part(const Row &row);
+    void check_partial_refusals(const quire_cache_desc &good);
+    int32_t source_of(const quire_block_copy &copy);
+    void read_longer(std::vector<quire_step_result> &results);
     // finish.cpp
     bool finish(const Op &op);
     // What a sequence keeps of its tokens and lookahead when a step fails, at most and at least.
@@ -278,14 +264,6 @@ class World {
     void take_loss(Sequence &seq, const Loss &loss);
     void take_lost_lookahead(Sequence &seq, const Loss &loss, const quire_seq_info &got);
     // host_prefixes.cpp
-    struct Node {
-        int64_t id = 0;
-        int64_t parent = -1;
-        int64_t generation = 0;
-        int64_t parent_generation = 0;
-        uint64_t hash = 0;
-        std::vector<int64_t> blocks;  // of each group; 0: none
-    };
     bool shares_host() const;
     uint32_t host_usable(uint32_t group) const;
     std::vector<Node> linked_nodes();
@@ -553,6 +531,11 @@ class World {
     HostTables host_tables_;          // of swapped sequences before the open step's calls
     std::set<uint64_t> full_pairs_;   // of hashes of two such blocks, one after the other
     std::set<uint64_t> full_blocks_;  // hashes of what may be published since the last reset
+    // When a dump first had the node of this id and generation.
+    std::map<std::pair<int64_t, int64_t>, uint64_t> nodes_seen_;
+    std::set<uint64_t> under_spans_;  // those of which a span of keys lies over
+    uint32_t wrong_sources_ = 0;      // planted: copies of another block than the library says
+    uint32_t longer_hits_ = 0;        // and hits that are read as one token longer
     std::vector<char> dump_;          // room for one
     uint64_t nodes_most_ = 0;         // that the prefix tree can have since the last reset
     uint64_t ops_ = 0;
