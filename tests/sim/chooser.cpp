@@ -26,7 +26,8 @@ Chooser::Chooser(const World &world, uint64_t seed)
       host_rng_(mix(seed, 0x405FDE), choice_tape),
       tier_rng_(mix(seed, 0x71E2DE), choice_tape),
       lease_rng_(mix(seed, 0x1EA5ED), choice_tape),
-      partial_rng_(mix(seed, 0x9A271AD), choice_tape) {
+      partial_rng_(mix(seed, 0x9A271AD), choice_tape),
+      at_once_rng_(mix(seed, 0xA70CED), choice_tape) {
     fail_percent_ = on(Feature::fail) ? rng_.range(1, 30) : 0;
     abort_percent_ = on(Feature::abort) ? rng_.range(1, 30) : 0;
     end_percent_ = rng_.range(2, 25);

@@ -41,6 +41,7 @@ class Chooser {
     void tier_recall();
     void resend();
     void lease_op();
+    void lease_at_once(uint32_t id);
     Op &push(OpKind kind, std::initializer_list<uint32_t> fields);
     const Sequence *any();
     bool on(Feature feature) const { return world_->config.has(feature); }
@@ -57,6 +58,7 @@ class Chooser {
     Rng tier_rng_;
     Rng lease_rng_;
     Rng partial_rng_;
+    Rng at_once_rng_;
     std::deque<Op> queue_;
     uint32_t next_seq_ = 1;
     uint32_t next_step_ = 1;

@@ -18,6 +18,7 @@ void Chooser::lease_op() {
         return;
     }
     const uint32_t id = world_->leases[rng.below(world_->leases.size())]->id;
+    if (on(Feature::at_once) && at_once_rng_.percent(35)) return lease_at_once(id);
     const uint32_t doc = rng.percent(90) ? rng.below(c.documents) : 2000 + next_lease_;
     const uint32_t group = rng.below(groups);
     const uint32_t pick = rng.below(100);
@@ -42,6 +43,45 @@ void Chooser::lease_op() {
         push(OpKind::match, {id, doc, rng.below(c.max_tokens + 1), QUIRE_MATCH_PIN});
     } else {
         push(OpKind::publish, {id, doc, rng.range(1, std::max(1u, c.max_tokens / c.block_tokens))});
+    }
+}
+
+// Calls without a step.
+void Chooser::lease_at_once(uint32_t id) {
+    const Config &c = world_->config;
+    Rng &rng = at_once_rng_;
+    const auto groups = static_cast<uint32_t>(c.groups.size());
+    const uint32_t group = rng.below(groups);
+    uint32_t doc = rng.percent(90) ? rng.below(c.documents) : 3000 + rng.below(100);
+    if (on(Feature::partial) && rng.percent(40)) doc = leaving_document();
+    const uint32_t tokens = rng.below(c.max_tokens + 1);
+    const bool one = groups == 1 && c.groups[0].kind == QUIRE_GROUP_FULL;
+    const uint32_t pick = rng.below(one || rng.percent(10) ? 100 : 70);
+    if (pick < 25) {
+        push(OpKind::find, {id, doc, tokens, QUIRE_MATCH_TOUCH});
+        if (rng.percent(80)) push(OpKind::evict, {group, rng.range(1, 5)});
+    } else if (pick < 35) {
+        push(OpKind::find, {id, doc, tokens, rng.percent(20) ? rng.range(3, 4) : 0});
+    } else if (pick < 50) {
+        push(OpKind::find, {id, doc, tokens, 2});
+    } else if (pick < 65) {
+        push(OpKind::give,
+             {id, group, rng.below(1u << 16), rng.percent(10) ? rng.range(1, 60) : 0, 1});
+    } else if (pick < 70) {
+        push(OpKind::pin, {id, group, rng.below(1u << 16), rng.percent(15), 1});
+    } else if (world_->open) {
+        push(OpKind::insert, {id, doc, rng.range(1, 4)});
+    } else {
+        const uint32_t places = rng.range(1, std::max(1u, c.max_tokens / c.block_tokens));
+        if (rng.percent(90))
+            for (const Step &step : world_->committed) push(OpKind::finish, {step.id, 0});
+        push(OpKind::begin, {next_step_, rng.below(c.queues), 0, 0});
+        push(OpKind::take, {id, 0, places});
+        push(OpKind::commit, {0});
+        push(OpKind::finish, {next_step_++, 0});
+        push(OpKind::insert, {id, doc, rng.percent(70) ? places : rng.range(1, places),
+                              rng.below(2), rng.percent(20) ? rng.range(1, 7) : 0});
+        if (rng.percent(50)) push(OpKind::evict, {0, rng.range(1, 3)});
     }
 }
 

@@ -41,6 +41,7 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     if (Rng(mix(seed, 0x517E)).percent(60)) set.set(Feature::sizes, false);
     if (Rng(mix(seed, 0x57A7E)).percent(70)) set.set(Feature::states, false);
     if (Rng(mix(seed, 0x9A271A1)).percent(50)) set.set(Feature::partial, false);
+    if (Rng(mix(seed, 0xA70CE)).percent(30)) set.set(Feature::at_once, false);
     // What is abandoned stays in memory until the process ends, 8 MB for each cache.
     if (!Rng(mix(seed, 0xABA0)).percent(kAbandonPercent)) set.set(Feature::abandon, false);
     return set;
@@ -106,6 +107,18 @@ void make_lessor(Config &config) {
     config.features.set(Feature::live, false);
     config.features.set(Feature::flood, false);
     config.max_sequences += 3;
+}
+
+// Some caches with leases have one group of full attention, where a run can be inserted. Drawn
+// apart.
+void lend_at_once(Config &config) {
+    if (!config.has(Feature::leases)) return config.features.set(Feature::at_once, false);
+    if (!Rng(mix(config.seed, 0xA70CE1)).percent(50)) return;
+    config.groups.resize(1);
+    config.groups[0].kind = QUIRE_GROUP_FULL;
+    config.groups[0].window = config.groups[0].sink = 0;
+    config.flags &= ~static_cast<uint32_t>(QUIRE_CACHE_HOST_PREFIXES | QUIRE_CACHE_NO_PREFIX);
+    config.features.set(Feature::host_prefixes, false);
 }
 
 // Makes it a cache without memory whose groups, two or more, take their blocks from one pool. What
@@ -357,6 +370,7 @@ Config draw_config(uint64_t seed, FeatureSet allowed) {
     if (config.has(Feature::host_prefixes)) share_host(config);
     if (config.has(Feature::cache_tier)) put_store_below(config, allowed);
     if (config.has(Feature::leases)) make_lessor(config);
+    if (config.has(Feature::at_once)) lend_at_once(config);
     if (config.has(Feature::any_size)) resize_blocks(config);
     if (config.has(Feature::one_pool)) share_pool(config);
     if (config.has(Feature::states)) make_recurrent(config);

@@ -79,6 +79,9 @@ enum FaultKind : uint32_t {
     // within a block that is one token longer.
     kFaultSource = 16,
     kFaultLonger = 17,
+    // In what it does itself: a block that is inserted has other content; a find does not touch.
+    kFaultFill = 18,
+    kFaultTouch = 19,
     kFaultOther = 13,  // not planted: what else only a lost device refuses
 };
 

@@ -42,6 +42,8 @@ bool World::plant_fault(const Op &op) {
         return tier_->same_weights = true;
     }
     if (op.f[1] == kFaultSource) return (wrong_sources_ = op.f[3]) != 0;
+    if (op.f[1] == kFaultFill) return (wrong_fills_ = op.f[3]) != 0;
+    if (op.f[1] == kFaultTouch) return (lost_touches_ = op.f[3]) != 0;
     if (op.f[1] == kFaultLonger) return (longer_hits_ = op.f[3]) != 0;
     if (!on_device() || op.f[1] == kFaultLeak) return leak_ != 0;
     Fault fault = make_fault(op.f[1], op.f[2], op.f[3], op.f[4], op.f[5]);

@@ -22,7 +22,8 @@ namespace sim {
     F(no_prefix) F(watermark) F(log) F(out_of_order) F(failed_copies) F(chunks) F(end_open) \
     F(priority) F(bits) F(device) F(shards) F(limits) F(faults) \
     F(live) F(lost) F(abandon) F(flood) F(clocks) F(move) F(host_prefixes) F(cache_tier) \
-    F(leases) F(any_size) F(one_pool) F(sizes) F(states) F(partial)
+    F(leases) F(any_size) F(one_pool) F(sizes) F(states) F(partial) \
+    F(at_once)
 // clang-format on
 
 enum class Feature : uint32_t {

@@ -205,28 +205,31 @@ bool World::is_published_now(GroupBlock block) const {
            });
 }
 
-// The step's work does not use what it gives back.
+// The open step's work does not use what it gives back.
 void World::give_blocks(Lease &lease, uint32_t group, const std::vector<int32_t> &ids) {
     for (const int32_t id : ids) {
         const GroupBlock block{group, id};
         if (--lease.held[block] != 0) continue;
         lease.held.erase(block);
         lease.contents.erase(block);
+        if (!open) continue;
         std::erase_if(open->uses, [&](const LeaseUse &use) {
             return use.block == block && use.lease == lease.id;
         });
     }
-    open->leases_changed.insert(lease.id);
+    if (open) open->leases_changed.insert(lease.id);
 }
 
 bool World::give(const Op &op) {
     Lease *lease = find_lease(op.f[0]);
-    if (!open || lease == nullptr) return false;
+    const bool now = op.f[4] != 0;
+    if ((!open && !now) || lease == nullptr) return false;
     const uint32_t group = op.f[1] % static_cast<uint32_t>(blocks_.size());
     std::vector<int32_t> ids = some_held(*lease, group, op.f[2]);
     int32_t wrong = static_cast<int32_t>(op.f[3] % (blocks_[group] + 1));
     const bool bad = op.f[3] != 0 && lease->held.count({group, wrong}) == 0;
     if (bad) ids.push_back(wrong);
+    if (now) return give_now(*lease, group, ids, bad);
     const Snapshot before = look(true);
     const quire_status status =
         q_->lease_give(cache_, open->handle, lease->handle, group, ids.data(),
@@ -242,7 +245,8 @@ bool World::give(const Op &op) {
 
 bool World::pin(const Op &op) {
     Lease *lease = find_lease(op.f[0]);
-    if (!open || lease == nullptr) return false;
+    const bool now = op.f[4] != 0;
+    if ((!open && !now) || lease == nullptr) return false;
     const uint32_t group = op.f[1] % static_cast<uint32_t>(blocks_.size());
     std::vector<int32_t> ids = some_held(*lease, group, op.f[2]);
     // A block that no one of the lease's namespace has published is refused.
@@ -252,6 +256,10 @@ bool World::pin(const Op &op) {
             if (block.first == group && other->tenant != lease->tenant) wrong = block.second;
     const bool bad = op.f[3] != 0;
     if (bad) ids.push_back(wrong);
+    if (now) {
+        pin_now(*lease, group, ids, bad);
+        return true;
+    }
     const Snapshot before = look(true);
     quire_lease_result result = no_result();
     const quire_status status =
@@ -432,6 +440,7 @@ bool World::evict(const Op &op) {
     const uint32_t group = op.f[0] % static_cast<uint32_t>(blocks_.size());
     std::vector<int32_t> ids(op.f[1] + 1);
     uint32_t evicted = 0;
+    const std::set<int32_t> cached = judges_order(group) ? cached_in(group) : std::set<int32_t>{};
     const Snapshot before = look(open != nullptr);
     const quire_status status =
         q_->cache_evict(cache_, group, op.f[1], ids.data(), &evicted, &error_);
@@ -443,6 +452,7 @@ bool World::evict(const Op &op) {
     for (uint32_t i = 0; i < evicted; ++i)
         for (uint32_t g = 0; g < blocks_.size(); ++g)
             if (config.pool_of(g) == config.pool_of(group)) judge_evicted(g, ids[i]);
+    judge_order(group, cached, {ids.begin(), ids.begin() + evicted});
     evicted_by_call_ += evicted;
     tally_->evicted_by_call += evicted;
     return true;

@@ -61,12 +61,14 @@ constexpr uint32_t kMaxFields = 12;
     O(lease, "lease ns adapter salt")                                           \
     O(unlease, "lease")                                                         \
     O(take, "lease group count")                                                \
-    O(give, "lease group pick bad")                                             \
-    O(pin, "lease group pick bad")                                              \
+    O(give, "lease group pick bad now")                                         \
+    O(pin, "lease group pick bad now")                                          \
     O(match, "lease doc tokens how")                                            \
     O(publish, "lease doc places")                                              \
     O(forget, "lease group pick")                                               \
-    O(evict, "group count")
+    O(evict, "group count")                                                     \
+    O(find, "lease doc tokens how")                                             \
+    O(insert, "lease doc places pick bad")
 
 enum class OpKind : uint8_t {
 #define SIM_OP(name, fields) name,

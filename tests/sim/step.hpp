@@ -59,4 +59,16 @@ struct Step {
     std::vector<std::pair<uint32_t, uint32_t>> lease_hits;  // of namespaces, tokens
 };
 
+// What the statistics should say of the steps that were committed.
+struct Sums {
+    uint64_t hits = 0;
+    uint64_t copies_on_write = 0;
+    uint64_t swapped_out = 0;
+    uint64_t swapped_in = 0;
+    uint64_t demoted = 0;
+    uint64_t promoted = 0;
+    uint64_t swaps = 0;
+    uint64_t recomputes = 0;
+};
+
 }  // namespace sim

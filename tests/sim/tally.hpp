@@ -42,7 +42,9 @@ namespace sim {
     T(lease_lost) T(evicted_by_call) \
     T(partial_seeds) T(partial_hits) T(partial_tokens) T(partial_sources) T(partial_limited) \
     T(partial_to_last) T(partial_judged) T(partial_due) T(partial_crowded) T(partial_unsure) \
-    T(partial_probed) T(partial_siblings)
+    T(partial_probed) T(partial_siblings) \
+    T(lease_finds) T(lease_found) T(pinned_at_once) T(given_at_once) T(inserts) \
+    T(inserts_refused) T(inserted_blocks) T(inserted_there) T(orders_judged) T(orders_reached)
 // clang-format on
 
 struct Tally {

@@ -198,6 +198,7 @@ void World::expect(quire_status got, std::initializer_list<quire_status> allowed
 bool World::execute(const Op &op) {
     ++tally_->ops[static_cast<size_t>(op.kind)];
     ++ops_;
+    changes_ += op.kind != OpKind::audit && op.kind != OpKind::check;
     uint64_t waits = 0;
     for (const Shard &shard : shards_) waits += shard.fake->waits();
     clock_watch.on = config.has(Feature::clocks);
@@ -350,6 +351,10 @@ bool World::dispatch_lease(const Op &op) {
             return forget_blocks(op);
         case OpKind::evict:
             return evict(op);
+        case OpKind::find:
+            return find_blocks(op);
+        case OpKind::insert:
+            return insert(op);
         default:
             return false;
     }

@@ -28,6 +28,7 @@
 #include "quire/quire.h"
 #include "rng.hpp"
 #include "sequence.hpp"
+#include "shard.hpp"
 #include "step.hpp"
 #include "tally.hpp"
 #include "tier_name.hpp"
@@ -38,7 +39,6 @@ class Device;
 class Follower;
 struct CacheTier;
 struct Fault;
-struct Kernel;
 struct PlannedItem;
 struct ViewCursor;
 
@@ -51,27 +51,6 @@ struct Namespace {
     uint64_t hits = 0;  // tokens found by its rows that were committed
 };
 
-// What the statistics should say of the steps that were committed.
-struct Sums {
-    uint64_t hits = 0;
-    uint64_t copies_on_write = 0;
-    uint64_t swapped_out = 0;
-    uint64_t swapped_in = 0;
-    uint64_t demoted = 0;
-    uint64_t promoted = 0;
-    uint64_t swaps = 0;
-    uint64_t recomputes = 0;
-};
-
-// A device of the cache, real to the library, and what the engine does on it.
-struct Shard {
-    quire_device *device = nullptr;
-    Device *fake = nullptr;
-    std::vector<quire_queue *> queues;
-    std::vector<uint32_t> queue_index;  // of each, in the fake device
-    std::vector<quire_pool_info> pools;
-    std::vector<std::shared_ptr<Kernel>> kernels;  // of the step being committed
-};
 constexpr size_t kNoKernel = ~size_t{0};
 constexpr int64_t kHostBit = 1ll << 31;  // of a node's block that lies in the host tier
 constexpr uint64_t kFullBlock = 0xF011;  // where the hash of a block's contents begins
@@ -449,6 +428,30 @@ class World {
     bool forget_blocks(const Op &op);
     bool evict(const Op &op);
     void judge_evicted(uint32_t group, int32_t id);
+    // lease_at_once.cpp
+    struct Inserted {
+        std::vector<int64_t> tokens;
+        std::vector<int64_t> slots;
+        uint32_t count = 0;
+    };
+    uint32_t places_cached(const Sequence &run, uint32_t places);
+    std::set<int32_t> cached_in(uint32_t group);
+    bool find_blocks(const Op &op);
+    void pin_found(Lease &lease, const Sequence &run, const std::vector<int32_t> &ids,
+                   uint32_t places);
+    bool pin_now(Lease &lease, uint32_t group, const std::vector<int32_t> &ids, bool bad);
+    bool give_now(Lease &lease, uint32_t group, const std::vector<int32_t> &ids, bool bad);
+    std::vector<int32_t> own_blocks(const Lease &lease);
+    void fill_block(const Sequence &run, uint32_t place, int32_t block);
+    bool spoil_insert(uint32_t bad, uint32_t lacking, Inserted &call) const;
+    bool insert(const Op &op);
+    void take_inserted(Lease &lease, const Sequence &run, const std::vector<int32_t> &own,
+                       const std::vector<int32_t> &named, uint32_t blocks, uint32_t cached);
+    void note_released(const std::vector<int32_t> &ids, uint32_t groups, uint32_t places,
+                       bool in_order);
+    bool judges_order(uint32_t group) const;
+    void judge_order(uint32_t group, const std::set<int32_t> &before,
+                     const std::vector<int32_t> &ids);
     // leased.cpp
     void write_leased(const Step &step);
     void read_leased(const Step &step);
@@ -535,9 +538,17 @@ class World {
     std::map<std::pair<int64_t, int64_t>, uint64_t> nodes_seen_;
     std::set<uint64_t> under_spans_;  // those of which a span of keys lies over
     uint32_t wrong_sources_ = 0;      // planted: copies of another block than the library says
-    uint32_t longer_hits_ = 0;        // and hits that are read as one token longer
-    std::vector<char> dump_;          // room for one
-    uint64_t nodes_most_ = 0;         // that the prefix tree can have since the last reset
+    uint32_t wrong_fills_ = 0;        // and blocks that are inserted with other content
+    uint32_t lost_touches_ = 0;       // and finds that do not touch
+    uint64_t changes_ = 0;            // operations that may change something
+    // What the last find or insert used, of each group, and when that was; whether the end of it is
+    // evicted first.
+    std::vector<std::vector<int32_t>> released_;
+    uint64_t released_at_ = 0;
+    bool released_in_order_ = false;
+    uint32_t longer_hits_ = 0;  // and hits that are read as one token longer
+    std::vector<char> dump_;    // room for one
+    uint64_t nodes_most_ = 0;   // that the prefix tree can have since the last reset
     uint64_t ops_ = 0;
     uint8_t bits_used_ = 0;
     bool changed_since_begin_ = false;  // by calls beside the open step
