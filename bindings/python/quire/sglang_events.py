@@ -65,10 +65,17 @@ class PageEvents:
             before = page
 
     def removed(self, pages: Any) -> None:
-        """These pages left the tree."""
-        for page in pages.tolist():
-            known = self._pages.pop(page)
-            self._remove(self._part(known.segment, known.place, known.place + 1))
+        """These pages left the tree, the last of a path first. SGLang tells a node's pages from
+        its first one on, so those of one segment are told together."""
+        gone = [self._pages.pop(page) for page in pages.tolist()]
+        last = 0
+        for i, known in enumerate(gone, 1):
+            after = gone[i] if i < len(gone) else None
+            if after is not None and after.segment is known.segment and \
+                    after.place == known.place - 1:
+                continue
+            self._remove(self._part(known.segment, known.place, gone[last].place + 1))
+            last = i
 
     def _end_at(self, page: int) -> Segment:
         """A parent whose last hash is the page's."""

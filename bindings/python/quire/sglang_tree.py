@@ -200,22 +200,24 @@ class Tree:
 
     def _insert_values(self, values: Values, lease: int, ids: Any, count: int,
                        value: Any) -> Tuple[Any, int]:
+        """Inserts what is in no pool: takes pages for it. Errors: LimitError, there are too few."""
         blocks = self.blocks
         found = blocks.look(lease, ids, count)
-        blocks.pin(lease, found)  # what is taken may be evicted
         more = count // self.page_size - len(found)
+        if self.count + more > blocks.count:  # to take them would evict pages of the tree
+            raise errors.LimitError(f"a tree without a pool has {blocks.count} pages, of which "
+                                    f"{self.count} are in use: {more} more have no room")
+        step = blocks.begin()
+        own: Any = blocks.take(step, lease, more)  # there are as many
+        blocks.end(step)
+        values.keep(own, value[len(found) * self.page_size:])
         try:
-            step = blocks.begin()
-            own = blocks.take(step, lease, more)
-            if own is None:
-                blocks.undo(step)
-                raise errors.LimitError(f"a tree without a pool has {blocks.count} pages")
-            blocks.end(step)
-            values.keep(own, value[len(found) * self.page_size:])
             pages = np.concatenate((found, own))
             return blocks.insert(lease, ids, wide(values.places(pages), count), count)
-        finally:
-            blocks.give(lease, _from_end(found))
+        except BaseException:
+            values.drop(own)
+            blocks.give(lease, own)
+            raise
 
     # Holding.
 

@@ -17,7 +17,7 @@ from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
 
 import quire
 from quire import sglang_core
-from quire.sglang_radix import NAME, QuireRadixCache, make, register
+from quire.sglang_radix import NAME, SIMULATED_PAGES, QuireRadixCache, make, register
 
 import sglang_requests as requests  # noqa: E402
 
@@ -431,6 +431,35 @@ class Backend(unittest.TestCase):
         cache.sanity_check()
         with self.assertRaises(NotImplementedError):
             self.made().root_node.children
+
+    def test_a_tree_without_a_pool_refuses_what_it_has_no_room_for(self):
+        cache = QuireRadixCache.create_simulated(page_size=1)
+        most = SIMULATED_PAGES
+        cache.insert(InsertParams(key=requests.key(range(most - 1))))
+        with self.assertRaisesRegex(quire.LimitError, "have no room"):
+            cache.insert(InsertParams(key=requests.key([most, most + 1])))
+        self.assertEqual(cache.total_size(), most - 1)
+        cache.sanity_check()
+        cache.insert(InsertParams(key=requests.key([most])))
+        self.assertEqual(cache.total_size(), most)
+        with self.assertRaises(quire.LimitError):
+            cache.insert(InsertParams(key=requests.key([most, 1])))
+        cache.sanity_check()
+        cache.evict(EvictParams(num_tokens=most))
+        cache.insert(InsertParams(key=requests.key([most, 1])))
+        self.assertEqual(cache.total_size(), 2)
+        cache.sanity_check()
+
+    def test_an_evicted_path_is_told_from_its_first_page_on(self):
+        cache = QuireRadixCache.create_simulated(page_size=1, enable_kv_cache_events=True)
+        cache.insert(InsertParams(key=requests.key([1, 2, 3])))
+        cache.insert(InsertParams(key=requests.key([1, 2, 4, 5])))
+        stored = [hash_ for event in cache.take_events() if hasattr(event, "token_ids")
+                  for hash_ in event.block_hashes]
+        cache.evict(EvictParams(num_tokens=9))
+        removed = [hash_ for event in cache.take_events() for hash_ in event.block_hashes]
+        one, two, three, four, five = stored
+        self.assertEqual(removed, [three, four, five, one, two])
 
     def test_it_is_known_to_SGLang_by_name(self):
         register()
