@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What leases publish in the block tree, and what leaves it.
+// The block tree: leases publish in it, and evictions, steps that fail and callers take blocks out.
 
 #include "core/blocks/journal.hpp"
 

@@ -291,7 +291,7 @@ void World::note_hits(const Step &step, Sequence &seq, const Row &row) {
             if (config.one_state(g) &&
                 p / config.block_size(g) == (row.first - 1) / config.block_size(g))
                 id = table_[(end - 1) / config.block_size(g)];
-            // What is the sequence's own, in a copy, depends on what its slots do.
+            // The sequence's own tokens in a copy depend on the steps that its slots do.
             if (id != 0)
                 depends |= p < whole ? block_depends(kDevice, g, id)
                                      : memory_.at(kDevice, g, id, config.place_of(g, p)).depends;

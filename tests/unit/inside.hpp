@@ -115,7 +115,7 @@ class Books {
         return out;
     }
     quire_step begin(uint64_t queue = 0) {
-        StepOptions options;
+        quire::StepOptions options;
         options.queue_tag = queue;
         EXPECT_TRUE(cache.begin(options, ItemList{}, &step, &error).ok());
         return step;

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "followed.hpp"
 #include "leased.hpp"
 
 namespace {
@@ -308,19 +309,7 @@ TEST(LeaseLog, follower_holds_what_leases_of_its_leader_hold) {
     options.flags = QUIRE_CACHE_FOLLOWER;
     Manager follower(options);
     auto follow = [&](quire_step step) {
-        std::vector<char> log(65536);
-        uint64_t size = 0;
-        EXPECT_EQ(leader.api().step_log(leader.cache(), step, log.data(), log.size(), &size,
-                                        leader.error()),
-                  QUIRE_OK);
-        auto desc = described<quire_step_desc>();
-        quire_step applied = 0;
-        EXPECT_EQ(follower.api().log_apply(follower.cache(), log.data(), size, &desc, nullptr,
-                                           &applied, follower.error()),
-                  QUIRE_OK)
-            << follower.message();
-        follower.api().step_finish(follower.cache(), applied, nullptr, QUIRE_STEP_OK, nullptr);
-        follower.check();
+        finish_applied(follower, apply_log(follower, leader, step));
         EXPECT_EQ(follower.stats().blocks_held, leader.stats().blocks_held);
         leader.finish(step);
     };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "followed.hpp"
 #include "inside.hpp"
 #include "leased.hpp"
 #include "random_walk.hpp"
@@ -235,30 +236,13 @@ TEST(OnePool, a_follower_counts_the_pool_once) {
     Manager leader(options);
     options.flags = QUIRE_CACHE_ONE_POOL | QUIRE_CACHE_FOLLOWER;
     Manager follower(options);
-    auto pass_on = [&](quire_step step) {
-        uint64_t size = 0;
-        std::vector<uint8_t> log(1 << 16);
-        ASSERT_EQ(leader.api().step_log(leader.cache(), step, log.data(), log.size(), &size,
-                                        leader.error()),
-                  QUIRE_OK);
-        auto desc = described<quire_step_desc>();
-        quire_step applied = 0;
-        ASSERT_GE(follower.api().log_apply(follower.cache(), log.data(), size, &desc, nullptr,
-                                           &applied, follower.error()),
-                  0)
-            << follower.message();
-        EXPECT_EQ(follower.api().step_finish(follower.cache(), applied, nullptr, QUIRE_STEP_OK,
-                                             follower.error()),
-                  QUIRE_OK);
-        follower.check();
-    };
     quire_seq a = leader.sequence(), b = leader.sequence();
     for (uint32_t i = 0; i < 6; ++i) {
         leader.begin();
         leader.add(a, tokens_from(1 + 3 * i, 3));
         if (i % 2 == 0) leader.add(b, tokens_from(100 + 2 * i, 2));
         const quire_step step = leader.commit();
-        pass_on(step);
+        finish_applied(follower, apply_log(follower, leader, step));
         leader.finish(step);
     }
     EXPECT_EQ(follower.stats().blocks_held, leader.stats().blocks_held);

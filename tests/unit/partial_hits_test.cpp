@@ -5,7 +5,7 @@
 #include <map>
 #include <random>
 
-#include "leased.hpp"
+#include "followed.hpp"
 #include "random_walk.hpp"
 
 namespace {
@@ -318,23 +318,10 @@ TEST(PartialHits, a_follower_has_the_leaders_tables) {
         leader.begin();
         leader.add(seq, tokens);
         const quire_step step = leader.commit();
-        uint64_t size = 0;
-        std::vector<uint8_t> log(1 << 16);
-        ASSERT_EQ(leader.api().step_log(leader.cache(), step, log.data(), log.size(), &size,
-                                        leader.error()),
-                  QUIRE_OK);
-        auto desc = described<quire_step_desc>();
-        quire_step applied = 0;
-        ASSERT_GE(follower.api().log_apply(follower.cache(), log.data(), size, &desc, nullptr,
-                                           &applied, follower.error()),
-                  0)
-            << follower.message();
+        const quire_step applied = apply_log(follower, leader, step);
         EXPECT_EQ(follower.copies(applied).size(), leader.copies(step).size());
-        EXPECT_EQ(follower.api().step_finish(follower.cache(), applied, nullptr, QUIRE_STEP_OK,
-                                             follower.error()),
-                  QUIRE_OK);
+        finish_applied(follower, applied);
         leader.finish(step);
-        follower.check();
         EXPECT_EQ(follower.table(seq), leader.table(seq));
     };
     step_of(leader.sequence(), tokens_from(1, 24));
