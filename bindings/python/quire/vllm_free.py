@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vllm_free: vLLM's list of free blocks: to be read, or as vLLM's block pool uses it."""
+"""vllm_free: vLLM's list of free blocks: to be read, or as vLLM's block pool uses it.
+
+Threads: one, like vLLM's.
+"""
 
 from __future__ import annotations
 

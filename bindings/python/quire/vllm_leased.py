@@ -8,6 +8,8 @@ others in the order in which they are taken again.
 
 Each of vLLM's pools has a cache: there is one, and with HiSparse another one for its blocks in host
 memory.
+
+Threads: one, like vLLM's.
 """
 
 from __future__ import annotations
