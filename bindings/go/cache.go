@@ -130,6 +130,8 @@ type Cache struct {
 	layers      []uint32     // group of each layer
 	shards      atomic.Value // []Shard: where it is now
 	blockTokens int
+	placeTokens int
+	placeBlocks int
 }
 
 func describeGroups(a *arena, n *counts, groups []Group) *C.quire_group_desc {
@@ -285,18 +287,25 @@ func (i *Instance) NewCache(options CacheOptions) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	blockTokens := options.BlockTokens
-	if blockTokens == 0 {
-		blockTokens = 16
-	}
 	cache := &Cache{
-		blockTokens: blockTokens,
-		object:      object{kind: "cache", pointer: unsafe.Pointer(out)},
-		instance:    i,
-		groups:      append([]Group(nil), options.Groups...),
-		layers:      layers,
+		object:   object{kind: "cache", pointer: unsafe.Pointer(out)},
+		instance: i,
+		groups:   append([]Group(nil), options.Groups...),
+		layers:   layers,
 	}
 	cache.shards.Store(append([]Shard(nil), options.Shards...))
+	var info C.quire_cache_info
+	info.struct_size = C.sizeof_quire_cache_info
+	_, err = cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_cache_get_info(cache, &info, e)
+	})
+	if err != nil {
+		cache.Close()
+		return nil, err
+	}
+	cache.blockTokens = int(info.block_tokens)
+	cache.placeTokens = int(info.place_tokens)
+	cache.placeBlocks = int(info.place_blocks)
 	return cache, nil
 }
 
@@ -305,6 +314,13 @@ func (c *Cache) Groups() []Group { return append([]Group(nil), c.groups...) }
 
 // BlockTokens returns how many tokens a block holds.
 func (c *Cache) BlockTokens() int { return c.blockTokens }
+
+// PlaceTokens returns in places of how many tokens a prefix is published and found: BlockTokens, or
+// a span of it where groups have BlockTokens of their own.
+func (c *Cache) PlaceTokens() int { return c.placeTokens }
+
+// PlaceBlocks returns how many blocks a place has in all groups.
+func (c *Cache) PlaceBlocks() int { return c.placeBlocks }
 
 // with runs a call on the cache.
 func (c *Cache) with(

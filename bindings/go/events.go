@@ -28,6 +28,9 @@ type Event struct {
 	Tokens        []uint32
 }
 
+// The tokens that one call of Events can return, but for those of one event.
+const mostTokens = 1 << 24
+
 // Events returns at most `limit` changes since the last call, and whether there are more. A cache
 // needs the flag Events. With restart everything that is found is told again, after EventCleared.
 func (c *Cache) Events(restart bool, limit int) ([]Event, bool, error) {
@@ -35,7 +38,11 @@ func (c *Cache) Events(restart bool, limit int) ([]Event, bool, error) {
 		return nil, false, failed(ErrArg, "limit is %d: 1 to 2^20", limit)
 	}
 	raw := make([]C.quire_cache_event, limit)
-	tokens := make([]C.quire_token, limit*c.blockTokens)
+	places := limit
+	if most := 1 + mostTokens/c.placeTokens; places > most {
+		places = most
+	}
+	tokens := make([]C.quire_token, places*c.placeTokens)
 	var info C.quire_events_info
 	info.struct_size = C.sizeof_quire_events_info
 	_, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {

@@ -261,11 +261,12 @@ func (l Lease) Pin(step *Step, group int, ids []int32) (Shortage, error) {
 	return short, err
 }
 
-// Match finds the longest cached run of whole blocks at the front of tokens, all of it compared,
-// and returns how many blocks of each group that is. ids is
-// [len(tokens) / BlockTokens][groups]; it receives the blocks, place by place, and 0 where a group
-// holds none, and entries after the run are not written. The step may be nil unless MatchPin is
-// asked; with it, content of unfinished steps counts only on its queues. A shortage, only with
+// Match finds the longest cached run of whole places at the front of tokens, all of it compared,
+// and returns how many places that is. ids is [len(tokens) / PlaceTokens][PlaceBlocks]; it receives
+// the blocks, place by place, and 0 where a group holds none, and entries after the run are not
+// written. A place has a block per group, or where groups have BlockTokens of their own, those of
+// the first group that fill it, then the next one's, and so on. The step may be nil unless MatchPin
+// is asked; with it, content of unfinished steps counts only on its queues. A shortage, only with
 // MatchPin, is a result. ErrUnsupported: every group of the cache has a window.
 func (l Lease) Match(step *Step, tokens []uint32, how MatchHow,
 	ids []int32) (int, Shortage, error) {
@@ -294,11 +295,12 @@ func (l Lease) Match(step *Step, tokens []uint32, how MatchHow,
 }
 
 // Publish makes blocks that the engine filled findable: ids, which is
-// [len(tokens) / BlockTokens][groups], names those of the lease that hold tokens, a number of whole
-// blocks. named, as long and possibly the same slice, receives the block that is found at each
-// place from now on. Where that is another one, the tokens were there already: the lease now holds
-// that block as well, and the caller's is for the caller to give back. It returns how many places
-// are new. The engine is trusted for the content of its blocks, and for nothing else.
+// [len(tokens) / PlaceTokens][PlaceBlocks] as Match has it, names those of the lease that hold
+// tokens, a number of whole places. named, as long and possibly the same slice, receives the block
+// that is found at each place from now on. Where that is another one, the tokens were there
+// already: the lease now holds that block as well, and the caller's is for the caller to give back.
+// It returns how many places are new. The engine is trusted for the content of its blocks, and for
+// nothing else.
 //
 // A shortage is one of the quota, and a result. ErrArg: an id is not one that the lease may
 // publish. ErrBusy: a block of the run is being computed on another queue. ErrUnsupported: the
@@ -391,7 +393,7 @@ func (l Lease) run(tokens int) (C.uint32_t, int, error) {
 	}
 	var n counts
 	count := n.u32("the length of tokens", tokens)
-	return count, tokens / l.cache.blockTokens * len(l.cache.groups), n.err
+	return count, tokens / l.cache.placeTokens * l.cache.placeBlocks, n.err
 }
 
 // overlap is true for slices that share memory without being the same: the library would read ids

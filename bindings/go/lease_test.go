@@ -360,6 +360,51 @@ func TestGroupsHaveAColumnEach(t *testing.T) {
 	must(t, instance.Close())
 }
 
+func TestAPlaceHasBlocksOfEverySize(t *testing.T) {
+	groups := []Group{
+		{Layers: 1, KVHeads: 1, HeadDim: 8, BlockTokens: 4},
+		{Layers: 1, KVHeads: 1, HeadDim: 8, BlockTokens: 6},
+	}
+	instance, err := NewInstance(InstanceOptions{})
+	must(t, err)
+	cache, err := instance.NewCache(CacheOptions{Groups: groups, BlockTokens: 2, Blocks: 16,
+		Flags: Events})
+	must(t, err)
+	b := &books{t, instance, cache}
+	if b.cache.PlaceTokens() != 12 || b.cache.PlaceBlocks() != 5 {
+		t.Fatal(b.cache.PlaceTokens(), b.cache.PlaceBlocks())
+	}
+	lease := b.lease(LeaseOptions{})
+	ids, named := make([]int32, 5), make([]int32, 5)
+	b.inStep(func(step *Step) {
+		short, err := lease.Take(step, 0, ids[:3])
+		fits(t, short, err)
+		short, err = lease.Take(step, 1, ids[3:])
+		fits(t, short, err)
+		places, short, err := lease.Publish(step, count(12), ids, named)
+		fits(t, short, err)
+		if places != 1 {
+			t.Fatal(places)
+		}
+	})
+	same(t, named, ids)
+	found := make([]int32, 5)
+	places, short, err := lease.Match(nil, count(23), MatchLook, found)
+	fits(t, short, err)
+	if places != 1 {
+		t.Fatal(places)
+	}
+	same(t, found, ids)
+	events, _, err := b.cache.Events(false, 16)
+	must(t, err)
+	if len(events) != 3 {
+		t.Fatal(events)
+	}
+	must(t, cache.Check())
+	must(t, cache.Close())
+	must(t, instance.Close())
+}
+
 func TestMovedLeasesKeepTheirOrder(t *testing.T) {
 	b := keepBooks(t, CacheOptions{})
 	lease, short := b.lease(LeaseOptions{}), b.lease(LeaseOptions{})

@@ -374,8 +374,9 @@ class Journal {
         pool.touch_cached(number_of(named), pools_[group]->take_stamp());
     }
     // Evicts the oldest cached block of the group's pool that no unfinished step may touch, with
-    // its content. Returns it, or kNone: none can go. Not for the open step.
-    uint32_t evict_oldest(uint32_t group);
+    // its content, and writes to `ids` which blocks of its group left its node. Returns how many,
+    // or 0: none can go, or they are more than `room`. Not for the open step.
+    uint32_t evict_oldest(uint32_t group, int32_t *ids, uint32_t room);
     // Removes a cached block, as the tree names it, as if it had been evicted.
     void drop_cached(uint32_t group, uint32_t named);
     // Each replaces the pool with that number by *pool, which gets the old one. ids: [old block]

@@ -35,17 +35,28 @@ void Journal::drop_cached(uint32_t group, uint32_t named) {
     if (!any_full_) tree_.free_if_bare(node);
 }
 
-uint32_t Journal::evict_oldest(uint32_t group) {
+uint32_t Journal::evict_oldest(uint32_t group, int32_t *ids, uint32_t room) {
     QUIRE_ASSERT(step_ == nullptr);
-    uint32_t block = pools_[group]->oldest_cached(timeline_->oldest());
-    if (block == kNone) return kNone;
+    const BlockPool &pool = *pools_[group];
+    const uint32_t block = pool.oldest_cached(timeline_->oldest());
+    if (block == kNone || room == 0) return 0;
+    const uint32_t of = pool[block].group, node = pool[block].node;  // the group that loses it
+    const bool is_whole = full_[of];
+    uint32_t count = 0;
+    ids[count++] = static_cast<int32_t>(block);
+    for (uint32_t e = tree_.first_entry(of); is_whole && e < tree_.first_entry(of + 1); ++e) {
+        const uint32_t other = tree_.blocks(node)[e];
+        const bool leaves = other != kNullBlock && other != block && !is_on_host(other) &&
+                            pool[other].state == BlockState::cached;
+        if (!leaves) continue;
+        if (count == room) return 0;
+        ids[count++] = static_cast<int32_t>(other);
+    }
     ++evictions_;
     look_ahead(number_of_pool(group), block);
-    const uint32_t of = (*pools_[group])[block].group;  // the group that loses it
-    const bool is_whole = full_[of];
-    note_losses((*pools_[group])[block].node, is_whole ? 0 : of, is_whole ? group_count_ : of + 1);
+    note_losses(node, is_whole ? 0 : of, is_whole ? group_count_ : of + 1);
     drop_cached(of, block);
-    return block;
+    return count;
 }
 
 // Groups that share a pool name it under their own numbers.

@@ -11,18 +11,12 @@ constexpr uint32_t kBucketAhead = 24;  // buckets of the tree that publishing pr
 }  // namespace
 
 // A place of the tree lives as long as it names a block. Where every group has a window, that says
-// nothing about the places before it. Where groups have blocks of different sizes, a place has no
-// one block of each.
+// nothing about the places before it.
 Status LeasePrefixes::check_tokens(const LeaseRun &run) const {
     if (!books_.geometry.any_full) {
         return fail(QUIRE_E_UNSUPPORTED,
                     "no group of the cache has full attention: its leases match and publish "
                     "nothing");
-    }
-    if (!books_.geometry.uniform) {
-        return fail(QUIRE_E_UNSUPPORTED,
-                    "groups of the cache have block_tokens of their own: its leases match and "
-                    "publish nothing");
     }
     uint32_t unknown = find_unknown(run.tokens, run.token_count);
     if (unknown == run.token_count) return Status{};
@@ -42,50 +36,47 @@ Status LeasePrefixes::find(uint64_t queue, uint32_t lease, const LeaseRun &run, 
 // The block of a hit that the next token sees, as the tree names it; the null block if it sees
 // none there.
 uint32_t LeasePrefixes::found_block(const Lookup &found, uint32_t hits, uint32_t place,
-                                    uint32_t group) const {
+                                    const Entry &entry) const {
     const Geometry &geometry = books_.geometry;
-    const GroupGeometry &g = geometry.groups[group];
+    const GroupGeometry &g = geometry.groups[entry.group];
     if (g.cross) return kNullBlock;
-    uint32_t first = g.first_visible_block(geometry.span.first_token(hits));
-    if (g.is_null(place, first)) return kNullBlock;
-    return books_.journal.tree().blocks(found.nodes[place])[group];
+    const uint32_t first = g.first_visible_block(geometry.span.first_token(hits));
+    if (g.is_null(place * g.per_span + entry.in_group, first)) return kNullBlock;
+    return books_.journal.tree().blocks(found.nodes[place])[entry.number];
 }
 
 // The tail first, so that it is evicted first.
 void LeasePrefixes::touch(const Lookup &found, uint32_t hits) {
     for (uint32_t i = hits; i-- > 0;) {
-        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-            uint32_t named = found_block(found, hits, i, g);
-            if (named != kNullBlock) books_.journal.touch(g, named);
-        }
+        each_entry([&](const Entry &entry) {
+            uint32_t named = found_block(found, hits, i, entry);
+            if (named != kNullBlock) books_.journal.touch(entry.group, named);
+        });
     }
 }
 
-LeasePrefixes::Need LeasePrefixes::measure(const Lookup &found, uint32_t hits, uint32_t group,
-                                           uint64_t barrier) const {
-    Need need{};
+void LeasePrefixes::measure(const Lookup &found, uint32_t hits, uint64_t barrier,
+                            Need *needs) const {
     for (uint32_t i = 0; i < hits; ++i) {
-        uint32_t named = found_block(found, hits, i, group);
-        if (named == kNullBlock) continue;
-        const Block &b = books_.journal.named(group, named);
-        if (is_on_host(named)) {
-            ++need.promoted;
-        } else if (b.state == BlockState::cached && b.touch < barrier) {
-            ++need.from_cached;
-        }
+        each_entry([&](const Entry &entry) {
+            const uint32_t named = found_block(found, hits, i, entry);
+            if (named == kNullBlock) return;
+            Need &need = needs[books_.geometry.pool_of(entry.group)];
+            const Block &b = books_.journal.named(entry.group, named);
+            if (is_on_host(named)) {
+                ++need.promoted;
+            } else if (b.state == BlockState::cached && b.touch < barrier) {
+                ++need.from_cached;
+            }
+        });
     }
-    return need;
 }
 
 // result: what is missing.
 void LeasePrefixes::check_room(const Lookup &found, uint32_t hits, const StepRecord &record,
                                quire_lease_result *result, uint64_t *promoted) const {
     Need all[kMaxGroups] = {};  // by pool
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        const Need need = measure(found, hits, g, record.barrier);
-        all[books_.geometry.pool_of(g)].promoted += need.promoted;
-        all[books_.geometry.pool_of(g)].from_cached += need.from_cached;
-    }
+    measure(found, hits, record.barrier, all);
     for (uint32_t p = 0; p < books_.journal.pool_count(); ++p) {
         const Need &need = all[p];
         uint32_t available = books_.journal.pool(p).available(record.barrier) - need.from_cached;
@@ -99,22 +90,24 @@ void LeasePrefixes::check_room(const Lookup &found, uint32_t hits, const StepRec
 
 // Blocks on the device come first: room for the rest may be made by evicting.
 void LeasePrefixes::pin_found(const Lookup &found, uint32_t hits, uint32_t lease, int32_t *ids) {
-    const uint32_t groups = books_.geometry.group_count;
+    const uint64_t width = entry_count();
     Taker taker = tenants_.taker(lease, true);
     taker.sequence = kNone;  // it did not fill the block
-    for (uint32_t g = 0; g < groups; ++g) {
-        for (uint32_t i = 0; i < hits; ++i) {
-            uint32_t named = found_block(found, hits, i, g);
-            if (named != kNullBlock && !is_on_host(named)) leases_.hold(lease, g, named);
-        }
-        for (uint32_t i = 0; i < hits; ++i) {
-            uint32_t named = found_block(found, hits, i, g);
+    for (uint32_t i = 0; i < hits; ++i) {
+        each_entry([&](const Entry &entry) {
+            uint32_t named = found_block(found, hits, i, entry);
+            if (named != kNullBlock && !is_on_host(named)) leases_.hold(lease, entry.group, named);
+        });
+    }
+    for (uint32_t i = 0; i < hits; ++i) {
+        each_entry([&](const Entry &entry) {
+            uint32_t named = found_block(found, hits, i, entry);
             if (is_on_host(named)) {
-                named = books_.journal.promote(g, found.nodes[i], taker);
-                books_.journal.hold(&books_.sequences[lease], lease, g, named);
+                named = books_.journal.promote(entry.group, found.nodes[i], taker);
+                books_.journal.hold(&books_.sequences[lease], lease, entry.group, named);
             }
-            ids[uint64_t{i} * groups + g] = static_cast<int32_t>(named);
-        }
+            ids[i * width + entry.number] = static_cast<int32_t>(named);
+        });
     }
 }
 
@@ -123,9 +116,9 @@ Status LeasePrefixes::pin(StepRecord *record, uint32_t lease, const Lookup &foun
     uint64_t promoted = 0;
     check_room(found, hits, *record, result, &promoted);
     if (result->reason != 0) return Status{QUIRE_S_NO_BLOCKS, nullptr, 0, 0};
-    QUIRE_TRY(leases_.reserve(lease, hits,
-                              uint64_t{hits} * books_.geometry.group_count * Leases::kHoldRoom +
-                                  promoted * books_.journal.promote_room()));
+    QUIRE_TRY(leases_.reserve_places(lease, hits,
+                                     uint64_t{hits} * entry_count() * Leases::kHoldRoom +
+                                         promoted * books_.journal.promote_room()));
     Change *change = leases_.open_change(record, lease);
     change->query_tokens = books_.geometry.span.first_token(found.hashed);
     change->hit_tokens = books_.geometry.span.first_token(hits);
@@ -150,13 +143,13 @@ Status LeasePrefixes::match(uint64_t step, uint64_t handle, uint32_t how, const 
     uint32_t hits = prefixes_.best_hit(found);
     if (how == QUIRE_MATCH_PIN) return pin(record, lease, found, hits, run, result);
     if (how == QUIRE_MATCH_TOUCH) touch(found, hits);
-    const uint32_t groups = books_.geometry.group_count;
+    const uint64_t width = entry_count();
     for (uint32_t i = 0; i < hits; ++i) {
-        for (uint32_t g = 0; g < groups; ++g) {
-            uint32_t named = found_block(found, hits, i, g);
+        each_entry([&](const Entry &entry) {
+            uint32_t named = found_block(found, hits, i, entry);
             if (is_on_host(named)) named = kNullBlock;
-            run.named[uint64_t{i} * groups + g] = static_cast<int32_t>(named);
-        }
+            run.named[i * width + entry.number] = static_cast<int32_t>(named);
+        });
     }
     result->blocks = hits;
     return Status{};
@@ -186,53 +179,56 @@ Status LeasePrefixes::match_blocks(StepRecord *record, uint32_t lease, uint32_t 
 
 bool LeasePrefixes::may_adopt(uint32_t lease, uint32_t group, uint32_t block) const {
     const Block &b = books_.journal.pool(group)[block];
-    return b.state == BlockState::held && b.owner == lease && b.refs == 1 && b.node == kNone &&
-           !b.is_offered;
+    return b.state == BlockState::held && b.owner == lease && b.group == group && b.refs == 1 &&
+           b.node == kNone && !b.is_offered;
 }
 
 // True if the tree has no block on the device there.
-bool LeasePrefixes::lacks_block(const Lookup &found, uint32_t place, uint32_t group) const {
+bool LeasePrefixes::lacks_block(const Lookup &found, uint32_t place, const Entry &entry) const {
     if (place >= found.matched) return true;
-    uint32_t named = books_.journal.tree().blocks(found.nodes[place])[group];
+    uint32_t named = books_.journal.tree().blocks(found.nodes[place])[entry.number];
     return named == kNullBlock || is_on_host(named);
 }
 
 // A block that the tree is going to name is marked as offered.
-Status LeasePrefixes::check_id(uint32_t lease, const Lookup &found, uint32_t place, uint32_t group,
-                               int32_t id) {
-    const GroupGeometry &g = books_.geometry.groups[group];
+Status LeasePrefixes::check_id(uint32_t lease, const Lookup &found, uint32_t place,
+                               const Entry &entry, int32_t id) {
+    const GroupGeometry &g = books_.geometry.groups[entry.group];
     auto block = static_cast<uint32_t>(id);
-    const uint64_t at = uint64_t{place} * books_.geometry.group_count + group;
     if (block == kNullBlock && !g.full) return Status{};
-    BlockPool &pool = books_.journal.pool(group);
-    bool lacks = lacks_block(found, place, group);
+    BlockPool &pool = books_.journal.pool(entry.group);
+    bool lacks = lacks_block(found, place, entry);
     bool is_known = !g.cross && block != kNullBlock && block < pool.block_count();
-    if (is_known && lacks && may_adopt(lease, group, block)) {
+    if (is_known && lacks && may_adopt(lease, entry.group, block)) {
         pool[block].is_offered = true;
         return Status{};
     }
-    const BlockTable &t = books_.journal.table(lease, group);
-    bool is_held = is_known && books_.journal.lease_index(lease, group).find(t, block) != kNone;
+    const BlockTable &t = books_.journal.table(lease, entry.group);
+    const LeaseIndex &index = books_.journal.lease_index(lease, entry.group);
+    bool is_held = is_known && index.find(t, block) != kNone;
     if (is_held && !lacks) return Status{};
     return fail(QUIRE_E_ARG,
                 is_held ? "ids[{}] is {}: the tree has no block there, and the lease has not taken "
                           "that one, or does not hold it alone, or names it for two places"
                         : "ids[{}] is {}: the lease does not hold that block",
-                at, block);
+                uint64_t{place} * entry_count() + entry.number, block);
 }
 
 Status LeasePrefixes::check_ids(uint32_t lease, const Lookup &found, const LeaseRun &run) {
-    const uint32_t groups = books_.geometry.group_count;
+    const uint64_t width = entry_count();
     Status checked;
-    uint64_t end = uint64_t{found.hashed} * groups, at = 0;
-    for (; at < end && checked.ok(); ++at) {
-        checked = check_id(lease, found, static_cast<uint32_t>(at / groups),
-                           static_cast<uint32_t>(at % groups), run.ids[at]);
+    for (uint32_t i = 0; i < found.hashed && checked.ok(); ++i) {
+        each_entry([&](const Entry &entry) {
+            if (checked.ok())
+                checked = check_id(lease, found, i, entry, run.ids[i * width + entry.number]);
+        });
     }
-    while (at-- > 0) {
-        BlockPool &pool = books_.journal.pool(static_cast<uint32_t>(at % groups));
-        auto block = static_cast<uint32_t>(run.ids[at]);
-        if (block < pool.block_count()) pool[block].is_offered = false;
+    for (uint32_t i = 0; i < found.hashed; ++i) {
+        each_entry([&](const Entry &entry) {
+            BlockPool &pool = books_.journal.pool(entry.group);
+            auto block = static_cast<uint32_t>(run.ids[i * width + entry.number]);
+            if (block < pool.block_count()) pool[block].is_offered = false;
+        });
     }
     return checked;
 }
@@ -259,36 +255,38 @@ Status LeasePrefixes::check_end(uint32_t lease, const Lookup &found, const Lease
 uint64_t LeasePrefixes::count_extra(uint32_t lease, const Lookup &found,
                                     const LeaseRun &run) const {
     const Journal &journal = books_.journal;
-    const uint32_t groups = books_.geometry.group_count;
+    const uint64_t width = entry_count();
     uint64_t count = 0;
     for (uint32_t i = 0; i < found.matched; ++i) {
-        for (uint32_t g = 0; g < groups; ++g) {
-            if (lacks_block(found, i, g)) continue;
-            uint32_t there = journal.tree().blocks(found.nodes[i])[g];
-            if (there == static_cast<uint32_t>(run.ids[uint64_t{i} * groups + g])) continue;
-            bool held = journal.lease_index(lease, g).find(journal.table(lease, g), there) != kNone;
-            count += held ? 0 : 1;
-        }
+        each_entry([&](const Entry &entry) {
+            if (lacks_block(found, i, entry)) return;
+            const uint32_t there = journal.tree().blocks(found.nodes[i])[entry.number];
+            if (there == static_cast<uint32_t>(run.ids[i * width + entry.number])) return;
+            const BlockTable &t = journal.table(lease, entry.group);
+            count += journal.lease_index(lease, entry.group).find(t, there) == kNone ? 1 : 0;
+        });
     }
     return count;
 }
 
+// ids, named: [entry_count()]
 void LeasePrefixes::name_place(uint32_t lease, uint32_t node, const Content &content,
                                const int32_t *ids, int32_t *named) {
     Journal &journal = books_.journal;
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        auto own = static_cast<uint32_t>(ids[g]);
-        uint32_t there = journal.tree().blocks(node)[g];
+    each_entry([&](const Entry &entry) {
+        const uint32_t g = entry.group;
+        auto own = static_cast<uint32_t>(ids[entry.number]);
+        uint32_t there = journal.tree().blocks(node)[entry.number];
         if ((there == kNullBlock || is_on_host(there)) && own != kNullBlock) {
-            journal.adopt(g, own, node, journal.tree().first_entry(g), content);
+            journal.adopt(g, own, node, entry.number, content);
             there = own;
         } else if (there != own && there != kNullBlock && !is_on_host(there)) {
             const BlockTable &t = journal.table(lease, g);
             if (journal.lease_index(lease, g).find(t, there) == kNone)
                 leases_.hold(lease, g, there);
         }
-        named[g] = is_on_host(there) ? 0 : static_cast<int32_t>(there);
-    }
+        named[entry.number] = is_on_host(there) ? 0 : static_cast<int32_t>(there);
+    });
 }
 
 Status LeasePrefixes::publish(uint64_t step, uint64_t handle, const LeaseRun &run,
@@ -310,7 +308,10 @@ Status LeasePrefixes::publish(uint64_t step, uint64_t handle, const LeaseRun &ru
                     "QUIRE_CACHE_LEASES_ONLY publishes outside of steps: use quire_lease_insert");
     }
     if (!geometry.span.begins_at(run.token_count)) {
-        return fail(QUIRE_E_ARG, "token_count is {}: blocks of {} tokens are published whole",
+        return fail(QUIRE_E_ARG,
+                    geometry.uniform ? "token_count is {}: blocks of {} tokens are published whole"
+                                     : "token_count is {}: a prefix is published in spans of {} "
+                                       "tokens, which are whole blocks of all groups",
                     run.token_count, geometry.span.tokens());
     }
     Lookup found;
@@ -319,10 +320,10 @@ Status LeasePrefixes::publish(uint64_t step, uint64_t handle, const LeaseRun &ru
     QUIRE_TRY(check_ids(lease, found, run));
     if (!leases_.fits_quota(lease, count_extra(lease, found, run), result))
         return Status{QUIRE_S_NO_BLOCKS, nullptr, 0, 0};
-    const uint64_t groups = geometry.group_count, blocks = found.hashed;
-    QUIRE_TRY(leases_.reserve(lease, found.matched,
-                              blocks * (Journal::kPublish + books_.journal.attach_room()) +
-                                  found.matched * groups * Leases::kHoldRoom));
+    const uint64_t width = entry_count(), blocks = found.hashed;
+    QUIRE_TRY(leases_.reserve_places(lease, found.matched,
+                                     blocks * (Journal::kPublish + books_.journal.attach_room()) +
+                                         found.matched * width * Leases::kHoldRoom));
     PrefixTree &tree = books_.journal.tree();
     Content content{record->number, depends_bit(record->number)};
     for (uint64_t older = books_.timeline.oldest(); older < record->number; ++older)
@@ -337,7 +338,7 @@ Status LeasePrefixes::publish(uint64_t step, uint64_t handle, const LeaseRun &ru
                             ? found.nodes[i]
                             : books_.journal.publish(root, at, found.hashes[i], tokens, {});
         QUIRE_ASSERT(node != kNone);  // check_end()
-        name_place(lease, node, content, run.ids + i * groups, run.named + i * groups);
+        name_place(lease, node, content, run.ids + i * width, run.named + i * width);
         at = tree.cursor(node);
         if (books_.unsaved.takes_published()) books_.unsaved.note(node, at.generation);
     }
@@ -409,12 +410,17 @@ Status LeasePrefixes::evict(uint32_t group, uint32_t count, int32_t *ids, uint32
     QUIRE_TRY(leases_.check_group(group));
     if (books_.records.is_open())
         return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
-    for (*evicted = 0; *evicted < count; ++*evicted) {
-        uint32_t block = books_.journal.leases_only()
-                             ? books_.journal.evict_block(books_.timeline.oldest())
-                             : books_.journal.evict_oldest(group);
+    Journal &journal = books_.journal;
+    for (*evicted = 0; *evicted < count;) {
+        if (!journal.leases_only()) {
+            const uint32_t gone = journal.evict_oldest(group, ids + *evicted, count - *evicted);
+            if (gone == 0) break;
+            *evicted += gone;
+            continue;
+        }
+        const uint32_t block = journal.evict_block(books_.timeline.oldest());
         if (block == kNone) break;
-        ids[*evicted] = static_cast<int32_t>(block);
+        ids[(*evicted)++] = static_cast<int32_t>(block);
     }
     return Status{};
 }

@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// The tokens of a run from the root on, and its blocks, one per group and place.
+// The tokens of a run from the root on, and its blocks, place by place: those of the tree's nodes.
 struct LeaseRun {
     const quire_token *tokens;
     uint32_t token_count;
@@ -37,7 +37,24 @@ class LeasePrefixes {
     Status evict(uint32_t group, uint32_t count, int32_t *ids, uint32_t *evicted);
 
  private:
-    // Pinning a match takes so much in one group.
+    // A block of a place: one per group, or several where it is smaller than the place.
+    struct Entry {
+        uint32_t group;
+        uint32_t in_group;  // among the group's of the place
+        uint32_t number;    // among all of the place
+    };
+    // Calls body(entry) for each, in the order of the ids of a run.
+    template <typename Body>
+    void each_entry(Body body) const {
+        uint32_t number = 0;
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            const uint32_t count = books_.geometry.groups[g].per_span;
+            for (uint32_t k = 0; k < count; ++k) body(Entry{g, k, number++});
+        }
+    }
+    uint32_t entry_count() const { return books_.journal.tree().entry_count(); }
+
+    // Pinning a match takes so much of one pool.
     struct Need {
         uint32_t promoted;     // blocks of the host tier
         uint32_t from_cached;  // that the step could get otherwise
@@ -45,9 +62,11 @@ class LeasePrefixes {
 
     Status check_tokens(const LeaseRun &run) const;
     Status find(uint64_t queue, uint32_t lease, const LeaseRun &run, Lookup *found);
-    uint32_t found_block(const Lookup &found, uint32_t hits, uint32_t place, uint32_t group) const;
+    uint32_t found_block(const Lookup &found, uint32_t hits, uint32_t place,
+                         const Entry &entry) const;
     void touch(const Lookup &found, uint32_t hits);
-    Need measure(const Lookup &found, uint32_t hits, uint32_t group, uint64_t barrier) const;
+    // needs: [pools]
+    void measure(const Lookup &found, uint32_t hits, uint64_t barrier, Need *needs) const;
     void check_room(const Lookup &found, uint32_t hits, const StepRecord &record,
                     quire_lease_result *result, uint64_t *promoted) const;
     void pin_found(const Lookup &found, uint32_t hits, uint32_t lease, int32_t *ids);
@@ -58,8 +77,8 @@ class LeasePrefixes {
                         quire_lease_result *result);
 
     bool may_adopt(uint32_t lease, uint32_t group, uint32_t block) const;
-    bool lacks_block(const Lookup &found, uint32_t place, uint32_t group) const;
-    Status check_id(uint32_t lease, const Lookup &found, uint32_t place, uint32_t group,
+    bool lacks_block(const Lookup &found, uint32_t place, const Entry &entry) const;
+    Status check_id(uint32_t lease, const Lookup &found, uint32_t place, const Entry &entry,
                     int32_t id);
     Status check_ids(uint32_t lease, const Lookup &found, const LeaseRun &run);
     Status check_end(uint32_t lease, const Lookup &found, const LeaseRun &run);

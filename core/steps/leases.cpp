@@ -128,6 +128,14 @@ Status Leases::reserve(uint32_t lease, uint64_t blocks, Room room) {
     return books_.records.reserve(1, room.edits, room.copies, 0) ? Status{} : no_host_memory();
 }
 
+Status Leases::reserve_places(uint32_t lease, uint64_t nodes, Room room) {
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const uint64_t blocks = nodes * books_.geometry.groups[g].per_span;
+        if (!books_.journal.reserve_holds(lease, g, blocks)) return no_host_memory();
+    }
+    return reserve(lease, 0, room);
+}
+
 Change *Leases::open_change(StepRecord *record, uint32_t lease) {
     Sequence &s = books_.sequences[lease];
     Change *change = record->changes.push_uninitialized();

@@ -52,6 +52,8 @@ class Leases {
     static constexpr Room kHoldRoom = Journal::kHold + Journal::kAddRef;
     // Makes room for one change that writes so much.
     Status reserve(uint32_t lease, uint64_t blocks, Room room);
+    // The same, after which it holds what nodes of the prefix tree name.
+    Status reserve_places(uint32_t lease, uint64_t nodes, Room room);
     // Between these two, the journal's changes belong to one change of the lease.
     Change *open_change(StepRecord *record, uint32_t lease);
     void close_change(StepRecord *record, uint32_t lease);

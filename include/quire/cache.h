@@ -259,8 +259,8 @@ typedef struct quire_cache_desc {
      * most 65,536. So hits end at multiples of it, and what follows the last one is not cached. Of
      * two sequences that share a block and go on differently within its span, only the first one
      * is published from there on. Evicting a block then takes time O(span / its block_tokens).
-     * Where a group has block_tokens of its own, one must be of full attention, there are no
-     * prefixes in the host tier, and leases match and publish nothing. */
+     * Where a group has block_tokens of its own, one must be of full attention, and there are no
+     * prefixes in the host tier. */
     uint32_t block_tokens;
     uint32_t max_sequences;       /* live at once, at most 2^24; 0 = 1024 */
     uint32_t max_sequence_tokens; /* 0 = 2^31 - 1 */
@@ -310,6 +310,10 @@ typedef struct quire_cache_info {
     uint64_t max_sequences; /* with max_sequence_tokens each, that fit at once */
     uint64_t pool_bytes;    /* over all shards */
     uint64_t host_bytes;
+    /* A prefix is published, found and told of (lease.h, events.h) in places of so many tokens:
+     * block_tokens, or a span where groups have block_tokens of their own. */
+    uint32_t place_tokens;
+    uint32_t place_blocks; /* of all groups, one of a cross group */
 } quire_cache_info;
 
 /* Where the K and V of a group are in memory. All offsets and strides are in bytes.

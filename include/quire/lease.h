@@ -32,6 +32,11 @@
  * lease holds it. A block that another namespace wrote is zeroed before the lease gets it. A
  * migration reports the new ids (quire_migrate_desc.moves); the order of quire_lease_blocks stays.
  *
+ * Runs of tokens are published and found in *places* of quire_cache_info.place_tokens, each with
+ * place_blocks ids: one per group; or where groups have block_tokens of their own, as many of each
+ * group as fill the place, in the order of their tokens, first group 0's, then group 1's, and so
+ * on. A cross group has one, which is always 0.
+ *
  * Ids are those of quire_step_blocks. An id says nothing about the content: only publish and match
  * compare tokens. In a call that takes ids, each id that the lease may not name, because it is out
  * of range, or another namespace's, or held by no one, is QUIRE_E_ARG.
@@ -82,7 +87,7 @@ typedef struct quire_lease_result {
     uint32_t struct_size;
     uint32_t flags; /* 0, written */
     const quire_chain *next;
-    uint32_t blocks;       /* match: found. publish: newly published. take and pin: as asked */
+    uint32_t blocks;       /* match: places found. publish: new ones. take and pin: as asked */
     uint32_t blocks_short; /* with QUIRE_S_NO_BLOCKS: missing in the shortest pool */
     uint32_t reason;       /* with QUIRE_S_NO_BLOCKS: QUIRE_WAIT_POOL or QUIRE_WAIT_QUOTA */
     uint32_t reserved0;
@@ -179,37 +184,36 @@ enum {
     QUIRE_MATCH_PIN = 2    /* the lease holds what is found once more */
 };
 
-/* Finds the longest cached run of whole blocks at the front of `tokens`, all of it compared token
+/* Finds the longest cached run of whole places at the front of `tokens`, all of it compared token
  * by token. In a group with a window only the blocks that the next token sees are named and pinned.
  * With QUIRE_MATCH_PIN, blocks of the host tier are brought back to the device; otherwise their
  * ids are 0. The open step's queues decide what may be read: content of an unfinished step counts
  * only on its queue.
  *
  * step     the open step; or 0, if `how` is not QUIRE_MATCH_PIN: then content of all steps counts.
- * ids      [token_count / block_tokens][groups] receives the blocks, place by place; 0 where a
- *          group holds no block. Entries after result->blocks places are not written.
+ * ids      [token_count / place_tokens][place_blocks] receives the blocks; 0 where a group holds no
+ *          block. Entries after result->blocks places are not written.
  * Returns  QUIRE_S_NO_BLOCKS  QUIRE_MATCH_PIN: the quota is short, or the pool, for blocks of the
  *                             host tier; nothing changed.
  * Errors   QUIRE_E_ARG          how is unknown, or a token is QUIRE_TOKEN_UNKNOWN.
- *          QUIRE_E_UNSUPPORTED  no group of the cache has full attention, or groups have
- *                               block_tokens of their own.
+ *          QUIRE_E_UNSUPPORTED  no group of the cache has full attention.
  * Time     O(token_count). */
 QUIRE_EXPORT quire_status quire_lease_match(quire_cache *cache, quire_step step, quire_lease lease,
                                             const quire_token *tokens, uint32_t token_count,
                                             uint32_t how, int32_t *ids, quire_lease_result *result,
                                             quire_error *error);
-/* Publishes blocks that the caller filled: block i holds tokens [i, i + 1) * block_tokens of the
- * run that begins at the root of the lease's namespace and keys. The caller is trusted for their
+/* Publishes blocks that the caller filled: those of place i hold its tokens, of the run that begins
+ * at the root of the lease's namespace and keys. The caller is trusted for their
  * content, and for nothing else. Where the tree has the same tokens already, after a comparison of
  * all of them, that block stays; the lease then holds it as well, unless it did already, and still
  * holds the caller's, which is for the caller to give back. So everything before a block that is
  * newly published is held by the lease.
  *
- * token_count  a multiple of block_tokens.
- * ids      [token_count / block_tokens][groups] blocks that the lease holds. Where the tree has
- *          none, the lease must have taken it (QUIRE_LEASE_OWNED), hold it alone, and not have
- *          published it elsewhere. In a group with a window 0 stands for none; in a cross group all
- *          are 0.
+ * token_count  a multiple of place_tokens
+ * ids      [token_count / place_tokens][place_blocks] that the lease holds. Where the tree has
+ *          none, the lease must have taken it for that group (QUIRE_LEASE_OWNED), hold it alone,
+ *          and not have published it elsewhere. In a group that is not of full attention 0 stands
+ *          for none.
  * named    [the same] receives the block that the tree has now; may be `ids`.
  * Returns  QUIRE_S_NO_BLOCKS  the quota is short for what is held in addition; nothing changed.
  * Errors   QUIRE_E_ARG          token_count, a token or an id is wrong; nothing changed.
@@ -217,9 +221,8 @@ QUIRE_EXPORT quire_status quire_lease_match(quire_cache *cache, quire_step step,
  *                               queue in a step that is not done; nothing changed.
  *          QUIRE_E_LIMIT        the run is longer than max_sequence_tokens, or the tree has no room
  *                               for it; nothing changed.
- *          QUIRE_E_UNSUPPORTED  the cache has QUIRE_CACHE_NO_PREFIX or QUIRE_CACHE_LEASES_ONLY,
- *                               no group with full attention, or groups with block_tokens of their
- *                               own.
+ *          QUIRE_E_UNSUPPORTED  the cache has QUIRE_CACHE_NO_PREFIX or QUIRE_CACHE_LEASES_ONLY, or
+ *                               no group with full attention.
  * Time     O(token_count). */
 QUIRE_EXPORT quire_status quire_lease_publish(quire_cache *cache, quire_step step,
                                               quire_lease lease, const quire_token *tokens,
@@ -283,6 +286,9 @@ QUIRE_EXPORT quire_status quire_lease_forget(quire_cache *cache, quire_lease lea
  * QUIRE_CACHE_HOST_PREFIXES. Cached blocks after it, which are in the host tier or stay, are not
  * found any more, and count as cached until they are evicted. With QUIRE_CACHE_ONE_POOL any group
  * stands for the pool, whose blocks are evicted whichever groups they are of.
+ *
+ * Where a group of full attention has several blocks in a place, those that are cached go together;
+ * the call ends before a place of which they do not all fit into `count`.
  *
  * ids      [count] receives the blocks of the group, or of the pool, that are free now; not those
  *          of the same places in other groups

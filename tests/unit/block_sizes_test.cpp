@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/base/geometry.hpp"
-#include "leased.hpp"
+#include "manager.hpp"
 #include "random_walk.hpp"
 
 namespace {
@@ -196,22 +196,6 @@ TEST(BlockSizes, a_smaller_pool_keeps_or_drops_whole_spans) {
     EXPECT_EQ(m.probe(tokens_from(1, 25)), 12u);
     EXPECT_EQ(m.probe(tokens_from(100, 13)), 12u);
     EXPECT_EQ(info.blocks_dropped, 3u + 2u);
-}
-
-TEST(BlockSizes, leases_hold_blocks_of_every_size_but_match_nothing) {
-    Manager m(two_sizes());
-    quire_seq a = m.sequence();
-    m.compute(a, tokens_from(1, 12));
-    Leased lease(&m);
-    m.begin();
-    EXPECT_EQ(lease.take(3, 1).status, QUIRE_OK);
-    EXPECT_EQ(lease.pin({m.table(a, 0)[2]}, 0).status, QUIRE_OK);
-    EXPECT_EQ(lease.pin({m.table(a, 1)[1]}, 1).status, QUIRE_OK);
-    m.finish(m.commit());
-    EXPECT_EQ(lease.match(tokens_from(1, 12), QUIRE_MATCH_LOOK, 2).status, QUIRE_E_UNSUPPORTED);
-    EXPECT_NE(m.message().find("block_tokens"), std::string::npos);
-    m.end(a);
-    EXPECT_EQ(lease.end(), QUIRE_OK);
 }
 
 TEST(BlockSizes, one_pool_serves_them_all) {

@@ -187,6 +187,7 @@ TEST(OnePool, leases_take_match_and_evict_blocks_of_every_group) {
     EXPECT_TRUE(all_differ(joined_ids(one.ids, other.ids)));
     EXPECT_EQ(lease.give(one.ids, 1), QUIRE_E_ARG) << "group 1 has not taken them";
     const Blocks places = {one.ids[0], other.ids[0], one.ids[1], other.ids[1]};
+    EXPECT_EQ(lease.publish(tokens_from(1, 4), {other.ids[0], one.ids[0]}).status, QUIRE_E_ARG);
     EXPECT_EQ(lease.publish(tokens_from(1, 8), places).status, QUIRE_OK);
     EXPECT_EQ(lease.give(one.ids, 0), QUIRE_OK);
     EXPECT_EQ(lease.give(other.ids, 1), QUIRE_OK);

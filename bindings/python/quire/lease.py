@@ -110,37 +110,37 @@ class Lease:
 
     def match(self, tokens: elements.Tokens, how: Match = Match.LOOK,
               step: Optional[OpenStep] = None) -> Optional[Any]:
-        """The longest cached run of whole blocks at the front of `tokens`: ids[place, group], and
-        ids[place] in a cache of one group. Pinning needs the open step."""
-        groups = len(self._cache.groups)
+        """The longest cached run of whole places at the front of `tokens`: ids[place, block], and
+        ids[place] in a cache of one group. A place has a block per group, or where groups have
+        block_tokens of their own, those of group 0 that fill it, then group 1's, and so on
+        (CacheInfo.place_tokens and place_blocks). Pinning needs the open step."""
         pointer, count = elements.read_tokens(tokens)
-        ids = np.zeros(count * groups, ID)
+        ids, blocks = self._room(count)
         found = self._asked("lease_match", _handle_or_0(step), self.handle,
                             pointer, count, how, _pointer(ids))
-        return None if found is None else _places(ids[:found * groups], groups)
+        return None if found is None else _places(ids[:found * blocks], blocks)
 
     def publish(self, step: OpenStep, tokens: elements.Tokens, ids: Any) -> Optional[Any]:
-        """Publishes filled blocks, ids[place, group] or ids[place], and returns the ones that are
-        found there from now on. Those of the caller that are not among them are its to give."""
-        groups = len(self._cache.groups)
+        """Publishes filled blocks, ids[place, block] or ids[place] as match() has them, and returns
+        the ones that are found there from now on. Those of the caller that are not among them are
+        its to give."""
         pointer, count = elements.read_tokens(tokens)
         own = np.ascontiguousarray(ids, ID).reshape(-1)
-        block_tokens = self._cache.info.block_tokens  # type: ignore[attr-defined]
-        if len(own) != count // block_tokens * groups:
-            raise ValueError(f"{len(own)} ids for {count} tokens in {groups} groups")
-        named = np.zeros(len(own), ID)
+        named, blocks = self._room(count)
+        if len(own) != len(named):
+            raise ValueError(f"{len(own)} ids for {count} tokens, with {blocks} blocks per place: "
+                             f"{len(named)} are needed")
         made = self._asked("lease_publish", _handle(step), self.handle, pointer, count,
                            _pointer(own), _pointer(named))
-        return None if made is None else _places(named, groups)
+        return None if made is None else _places(named, blocks)
 
     def find(self, tokens: Any, how: Match = Match.LOOK) -> Any:
         """match() without a step, of tokens in an array of int64; it does not pin."""
-        groups = len(self._cache.groups)
         numbers = np.ascontiguousarray(tokens, np.int64)
-        ids = np.zeros(len(numbers) * groups, ID)
+        ids, blocks = self._room(len(numbers))
         found = self._asked("lease_find", self.handle, _wide(numbers), len(numbers), how,
                             _pointer(ids))
-        return _places(ids[:(found or 0) * groups], groups)
+        return _places(ids[:(found or 0) * blocks], blocks)
 
     def insert(self, tokens: Any, slots: Any) -> Tuple[Any, int]:
         """Publishes filled blocks and gives them back, final at once: what becomes of a request's
@@ -173,6 +173,11 @@ class Lease:
         self._cache._call("lease_forget", self.handle, group, pointer, count, forgotten)
         return int(forgotten[0])
 
+    def _room(self, tokens: int) -> Tuple[Any, int]:
+        """Ids for the places of so many tokens, and how many a place has."""
+        info = self._cache.info  # type: ignore[attr-defined]
+        return np.zeros(tokens // info.place_tokens * info.place_blocks, ID), info.place_blocks
+
     def _asked(self, function: str, *arguments: Any) -> Optional[int]:
         result = new("quire_lease_result")
         if self._cache._call(function, *arguments, result) == NO_BLOCKS:
@@ -197,7 +202,8 @@ def _wide(numbers: Any) -> Any:
 
 
 def _pointer(ids: Any) -> Any:
-    return ffi.from_buffer("int32_t[]", ids) if len(ids) != 0 else ffi.NULL
+    # Not NULL even if there are no entries, for that is refused.
+    return ffi.from_buffer("int32_t[]", ids) if len(ids) != 0 else ffi.new("int32_t[1]")
 
 
 def _read(ids: Any) -> Tuple[Any, int]:
@@ -206,8 +212,8 @@ def _read(ids: Any) -> Tuple[Any, int]:
     return pointer, len(array)
 
 
-def _places(ids: Any, groups: int) -> Any:
-    return ids if groups == 1 else ids.reshape(-1, groups)
+def _places(ids: Any, blocks: int) -> Any:
+    return ids if blocks == 1 else ids.reshape(-1, blocks)
 
 
 def create(cache: CacheBase, namespace: Optional[Namespace], keys: Listed[Key]) -> Lease:

@@ -126,6 +126,28 @@ class Leases(Books):
         cache.check()
         cache.close()
 
+    def test_a_place_has_blocks_of_every_size(self):
+        groups = [quire.Group(layers=1, kv_heads=1, head_dim=8, block_tokens=size)
+                  for size in (4, 6)]
+        with quire.Cache(self.instance, groups, block_tokens=2, blocks=16,
+                         flags=quire.CacheFlags.EVENTS) as cache:
+            self.assertEqual((cache.info.place_tokens, cache.info.place_blocks), (12, 5))
+            lease = cache.lease()
+            with cache.begin() as step:
+                ids = np.hstack([lease.take(step, 6, 0).reshape(2, 3),
+                                 lease.take(step, 4, 1).reshape(2, 2)])
+                with self.assertRaisesRegex(ValueError, "10 are needed"):
+                    lease.publish(step, range(24), ids[0])
+                self.assertEqual(lease.publish(step, range(24), ids).tolist(), ids.tolist())
+                step.commit()
+                step.finish()
+            self.assertEqual(lease.match(range(23)).tolist(), ids[:1].tolist())
+            self.assertEqual(lease.find(range(30)).tolist(), ids.tolist())
+            self.assertEqual(lease.match([1, 2]).tolist(), [])
+            self.assertEqual(cache.sequence().probe(range(25)), 24)
+            told = cache.events(limit=3)
+            self.assertTrue(told.has_more)
+
 
 if __name__ == "__main__":
     unittest.main()

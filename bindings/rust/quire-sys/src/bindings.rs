@@ -1132,10 +1132,12 @@ pub struct quire_cache_info {
     pub max_sequences: u64,
     pub pool_bytes: u64,
     pub host_bytes: u64,
+    pub place_tokens: u32,
+    pub place_blocks: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_cache_info"][::core::mem::size_of::<quire_cache_info>() - 64usize];
+    ["Size of quire_cache_info"][::core::mem::size_of::<quire_cache_info>() - 72usize];
     [
         "Alignment of quire_cache_info",
     ][::core::mem::align_of::<quire_cache_info>() - 8usize];
@@ -1172,6 +1174,12 @@ const _: () = {
     [
         "Offset of field: quire_cache_info::host_bytes",
     ][::core::mem::offset_of!(quire_cache_info, host_bytes) - 56usize];
+    [
+        "Offset of field: quire_cache_info::place_tokens",
+    ][::core::mem::offset_of!(quire_cache_info, place_tokens) - 64usize];
+    [
+        "Offset of field: quire_cache_info::place_blocks",
+    ][::core::mem::offset_of!(quire_cache_info, place_blocks) - 68usize];
 };
 impl Default for quire_cache_info {
     fn default() -> Self {

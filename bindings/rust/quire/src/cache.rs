@@ -162,6 +162,11 @@ pub struct CacheInfo {
     pub pool_bytes: u64,
     /// Bytes of the host tier.
     pub host_bytes: u64,
+    /// Tokens of a place, in which prefixes are published and found: `block_tokens`, or a span of
+    /// it where groups have `block_tokens` of their own.
+    pub place_tokens: u32,
+    /// Blocks of a place, of all groups.
+    pub place_blocks: u32,
 }
 
 mirror! {
@@ -246,7 +251,8 @@ pub(crate) struct CacheInner {
     pointer: NonNull<sys::quire_cache>,
     pub(crate) groups: Vec<Group>,
     pub(crate) layers: Vec<u32>, // group of each
-    pub(crate) block_tokens: u32,
+    pub(crate) place_tokens: u32,
+    pub(crate) place_blocks: u32,
     pub(crate) placement: RwLock<Placement>,
     // Queues that steps ran on since the cache is where it is.
     queues: Mutex<Vec<Arc<QueueInner>>>,
@@ -469,7 +475,8 @@ impl Instance {
             pointer: made(out)?,
             groups: options.groups.to_vec(),
             layers,
-            block_tokens: 0, // below, when the cache is dropped on an error
+            place_tokens: 0, // below, when the cache is dropped on an error
+            place_blocks: 0,
             placement: RwLock::new(placement),
             queues: Mutex::default(),
             ended: Mutex::default(),
@@ -480,7 +487,8 @@ impl Instance {
         };
         let mut info = desc!(quire_cache_info {});
         invoke!(inner.api, cache_get_info(inner.pointer(), &mut info))?;
-        inner.block_tokens = info.block_tokens;
+        inner.place_tokens = info.place_tokens;
+        inner.place_blocks = info.place_blocks;
         {
             let mut placement = inner.placement.write().unwrap_or_else(PoisonError::into_inner);
             inner.place(&mut placement, options.shards, false);
@@ -500,6 +508,8 @@ impl Cache {
             max_sequences: info.max_sequences,
             pool_bytes: info.pool_bytes,
             host_bytes: info.host_bytes,
+            place_tokens: info.place_tokens,
+            place_blocks: info.place_blocks,
         })
     }
 

@@ -77,7 +77,9 @@ impl Cache {
         if limit == 0 || limit > MOST {
             return Err(Error::argument(format!("limit is {limit}: 1 to {MOST}")));
         }
-        let token_room = limit * self.info()?.block_tokens; // at most 2^28: a block has 256
+        const MOST_TOKENS: u32 = 1 << 24;
+        let tokens = self.inner.place_tokens.max(1);
+        let token_room = limit.min(1 + MOST_TOKENS / tokens) * tokens;
         let mut raw = vec![sys::quire_cache_event::default(); limit as usize];
         let mut tokens: Vec<Token> = vec![0; token_room as usize];
         let mut info = desc!(quire_events_info {});

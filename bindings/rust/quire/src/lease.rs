@@ -239,13 +239,15 @@ impl Lease {
         Ok(asked?.map(drop))
     }
 
-    /// Finds the longest cached run of whole blocks at the front of `tokens`, all of it compared,
-    /// and returns how many blocks of each group that is.
+    /// Finds the longest cached run of whole places at the front of `tokens`, all of it compared,
+    /// and returns how many places that is.
     ///
-    /// `ids` is `[tokens.len() / block_tokens][groups]`; it receives the blocks, place by place,
-    /// and 0 where a group holds none. Entries after the run are not written. With a step, content
-    /// of unfinished steps counts only on its queues. [`ErrorKind::Unsupported`]: every group of
-    /// the cache has a window.
+    /// `ids` is `[tokens.len() / place_tokens][place_blocks]` (see [`crate::CacheInfo`]); it
+    /// receives the blocks, place by place, and 0 where a group holds none. A place has a block per
+    /// group, or where groups have `block_tokens` of their own, those of the first group that fill
+    /// it, then the next one's, and so on. Entries after the run are not written. With a step,
+    /// content of unfinished steps counts only on its queues. [`ErrorKind::Unsupported`]: every
+    /// group of the cache has a window.
     pub fn find(
         &self,
         step: Option<&OpenStep>,
@@ -298,9 +300,9 @@ impl Lease {
 
     /// Makes blocks that the engine filled findable, and returns how many places are new.
     ///
-    /// `ids` is `[tokens.len() / block_tokens][groups]`: blocks of the lease that hold `tokens`, a
-    /// number of whole blocks. `named` has the same length, and receives the block that is found at
-    /// each place from now on. Where that is another one, the tokens were there already: the lease
+    /// `ids`, as [`Lease::find`] has them, names blocks of the lease that hold `tokens`, a number
+    /// of whole places. `named` has the same length, and receives the block that is found at each
+    /// place from now on. Where that is another one, the tokens were there already: the lease
     /// now holds that block as well, and the caller's is for the caller to give back. The engine is
     /// trusted for the content of its blocks, and for nothing else. Only the quota may be short.
     ///
@@ -408,10 +410,10 @@ impl Lease {
         Ok(())
     }
 
-    /// Entries of the ids of the whole blocks of `tokens`.
+    /// Entries of the ids of the whole places of `tokens`.
     fn entries<T>(&self, tokens: &[T]) -> usize {
-        let blocks = tokens.len() / self.cache.block_tokens.max(1) as usize;
-        blocks.saturating_mul(self.cache.groups.len())
+        let places = tokens.len() / self.cache.place_tokens.max(1) as usize;
+        places.saturating_mul(self.cache.place_blocks as usize)
     }
 
     fn of(&self, step: &OpenStep) -> Result<sys::quire_step> {

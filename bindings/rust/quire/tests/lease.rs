@@ -258,6 +258,32 @@ fn a_lease_outlives_the_names_of_its_cache() {
 }
 
 #[test]
+fn a_place_has_blocks_of_every_size() {
+    let groups = [4, 6].map(|tokens| Group { block_tokens: tokens, ..group() });
+    let size = PoolSize::Blocks(16);
+    let options =
+        CacheOptions { groups: &groups, size, block_tokens: 2, events: true, ..Default::default() };
+    let cache = Instance::new().unwrap().cache(options).unwrap();
+    let info = cache.info().unwrap();
+    assert_eq!((info.place_tokens, info.place_blocks), (12, 5));
+    let lease = leased(&cache);
+    let (mut ids, mut named) = ([0; 5], [0; 5]);
+    in_step(&cache, |step| {
+        lease.take(step, 0, &mut ids[..3]).unwrap().unwrap();
+        lease.take(step, 1, &mut ids[3..]).unwrap().unwrap();
+        assert_eq!(lease.publish(step, &count(12), &ids, &mut named).unwrap(), Ok(1));
+    });
+    assert_eq!(named, ids);
+    let mut there = [0; 5];
+    assert_eq!(lease.find(None, &count(23), Match::Look, &mut there).unwrap(), 1);
+    assert_eq!(there, ids);
+    refused(lease.find(None, &count(23), Match::Look, &mut there[..4]), ErrorKind::Argument);
+    let (events, more) = cache.events(false, 1 << 20).unwrap();
+    assert_eq!((events.len(), more), (3, false));
+    cache.check().unwrap();
+}
+
+#[test]
 fn groups_have_a_column_each() {
     let instance = Instance::new().unwrap();
     let groups = [group(), group()];
