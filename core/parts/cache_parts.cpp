@@ -67,13 +67,12 @@ Status check_one_pool(const quire_cache_desc &desc) {
 }
 
 Status check_leases_only(const quire_cache_desc &desc, const Geometry &geometry) {
-    constexpr uint32_t others = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER |
-                                QUIRE_CACHE_EVENTS | QUIRE_CACHE_HOST_PREFIXES |
-                                QUIRE_CACHE_ONE_POOL | QUIRE_CACHE_CALIBRATE;
-    if ((desc.flags & others) != 0) {
+    constexpr uint32_t served = QUIRE_CACHE_LEASES_ONLY | QUIRE_CACHE_FIXED_HASH | QUIRE_CACHE_LOG |
+                                QUIRE_CACHE_ZERO_ON_FREE | QUIRE_CACHE_AUDIT;
+    if ((desc.flags & ~served) != 0) {
         return fail(QUIRE_E_UNSUPPORTED,
                     "flags: QUIRE_CACHE_LEASES_ONLY goes together with QUIRE_CACHE_FIXED_HASH, "
-                    "QUIRE_CACHE_ZERO_ON_FREE and QUIRE_CACHE_AUDIT alone");
+                    "QUIRE_CACHE_LOG, QUIRE_CACHE_ZERO_ON_FREE and QUIRE_CACHE_AUDIT alone");
     }
     if (geometry.group_count != 1 || !geometry.any_full) {
         return fail(QUIRE_E_UNSUPPORTED,

@@ -208,9 +208,10 @@ enum {
      * takes at most 4 * block_tokens + 52 bytes per block of the pool.
      *
      * Needs one group, with full attention, and no host tier, and goes together with
-     * QUIRE_CACHE_FIXED_HASH, QUIRE_CACHE_ZERO_ON_FREE and QUIRE_CACHE_AUDIT alone. Sequences and
-     * what needs one, quire_lease_publish (quire_lease_insert publishes) and tiers are unsupported.
-     * What quire_lease_take evicts stays evicted if its step is aborted. */
+     * QUIRE_CACHE_FIXED_HASH, QUIRE_CACHE_LOG, QUIRE_CACHE_ZERO_ON_FREE and QUIRE_CACHE_AUDIT
+     * alone; its followers are as any others. Sequences and what needs one, quire_lease_publish
+     * (quire_lease_insert publishes) and tiers are unsupported. What quire_lease_take evicts stays
+     * evicted if its step is aborted. */
     QUIRE_CACHE_LEASES_ONLY = 1 << 11,
     /* A hit may end within a block: where no cached block goes on with all of an item's next
      * tokens, the step copies (QUIRE_COPY_ON_WRITE) the one that begins with the most of them to a

@@ -334,8 +334,9 @@ TEST(LeasesOnly, is_for_one_group_with_full_attention_and_few_flags) {
     };
     EXPECT_EQ(refused(leases_only(8)), QUIRE_OK);
     EXPECT_EQ(refused(leases_only(8, 4, QUIRE_CACHE_AUDIT)), QUIRE_OK);
-    for (uint32_t flag : {QUIRE_CACHE_NO_PREFIX, QUIRE_CACHE_LOG, QUIRE_CACHE_FOLLOWER,
-                          QUIRE_CACHE_EVENTS, QUIRE_CACHE_ONE_POOL}) {
+    EXPECT_EQ(refused(leases_only(8, 4, QUIRE_CACHE_LOG)), QUIRE_OK);
+    for (uint32_t flag : {QUIRE_CACHE_NO_PREFIX, QUIRE_CACHE_FOLLOWER, QUIRE_CACHE_EVENTS,
+                          QUIRE_CACHE_ONE_POOL, QUIRE_CACHE_PARTIAL_HITS}) {
         EXPECT_EQ(refused(leases_only(8, 4, flag)), QUIRE_E_UNSUPPORTED) << flag;
     }
     CacheOptions options = leases_only(8);

@@ -246,9 +246,9 @@ QUIRE_EXPORT quire_status quire_lease_find(quire_cache *cache, quire_lease lease
  *
  * Where the tree has the same tokens already, after a comparison of all of them, that block stays,
  * held or not as it was, and the caller's is left alone. Where it lacks them, the lease must have
- * taken the caller's block (QUIRE_LEASE_OWNED) and hold it alone. That block is published, and the
- * lease holds it once less. What is then cached of the run is evicted as if it had been given back
- * just now, the end first.
+ * taken the caller's block (QUIRE_LEASE_OWNED), hold it alone, and not have published it elsewhere.
+ * That block is published, and the lease holds it once less. What is then cached of the run is
+ * evicted as if it had been given back just now, the end first.
  *
  * tokens   [token_count] each 0 to 2^32 - 2
  * slots    [token_count] of whole blocks: slots[i] is i % block_tokens after a block's first slot
@@ -270,8 +270,8 @@ QUIRE_EXPORT quire_status quire_lease_insert(quire_cache *cache, quire_lease lea
                                              quire_lease_result *result, quire_error *error);
 /* Withdraws published blocks of the lease's namespace, with the same place of all groups: none of
  * them is found any more, nor anything after them. Those that a sequence or another lease holds
- * stay. In a recurrent group only the states are withdrawn: no hit ends at them. `forgotten`
- * receives how many of the ids were withdrawn.
+ * stay published, and do not count. In a recurrent group only the states are withdrawn: no hit ends
+ * at them. `forgotten` receives how many of the ids were withdrawn.
  * Errors   QUIRE_E_ARG   a block is neither held by the lease nor published in its namespace;
  *                        nothing changed.
  *          QUIRE_E_BUSY  a step is open.
