@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "leases_only.hpp"
 #include "world.hpp"
 
 namespace sim {
@@ -260,6 +261,7 @@ void World::audit() {
             }
     }
     audit_leases(named, held);
+    if (lone_) lone_->audit();
     uint64_t distinct = 0;
     for (const std::vector<uint8_t> &pool : named)
         distinct += pool.size() - 1 -

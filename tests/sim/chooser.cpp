@@ -27,7 +27,8 @@ Chooser::Chooser(const World &world, uint64_t seed)
       tier_rng_(mix(seed, 0x71E2DE), choice_tape),
       lease_rng_(mix(seed, 0x1EA5ED), choice_tape),
       partial_rng_(mix(seed, 0x9A271AD), choice_tape),
-      at_once_rng_(mix(seed, 0xA70CED), choice_tape) {
+      at_once_rng_(mix(seed, 0xA70CED), choice_tape),
+      lone_rng_(mix(seed, 0x10E5D), choice_tape) {
     fail_percent_ = on(Feature::fail) ? rng_.range(1, 30) : 0;
     abort_percent_ = on(Feature::abort) ? rng_.range(1, 30) : 0;
     end_percent_ = rng_.range(2, 25);
@@ -48,6 +49,7 @@ Chooser::Chooser(const World &world, uint64_t seed)
     lease_percent_ = lease_rng_.range(10, 70);
     revisit_percent_ = partial_rng_.range(10, 70);
     revisit_most_ = partial_rng_.range(2, 10);
+    lone_percent_ = lone_rng_.range(40, 85);
 }
 
 Op &Chooser::push(OpKind kind, std::initializer_list<uint32_t> fields) {
@@ -76,6 +78,10 @@ Op Chooser::next() {
         if (on(Feature::abandon) && lost_rng_.below(kAbandonOneIn) == 0)
             push(OpKind::abandon, {lost_rng_.below(2), lost_rng_.below(16)});
         if (on(Feature::cache_tier) && tier_rng_.percent(tier_percent_)) tier_op();
+        if (on(Feature::leases_only)) {
+            lone_op();
+            continue;
+        }
         if (on(Feature::leases) && lease_rng_.percent(lease_percent_)) {
             lease_op();
             continue;

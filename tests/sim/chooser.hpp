@@ -42,6 +42,9 @@ class Chooser {
     void resend();
     void lease_op();
     void lease_at_once(uint32_t id);
+    void lone_op();
+    void lone_planning();
+    void lone_idle();
     Op &push(OpKind kind, std::initializer_list<uint32_t> fields);
     const Sequence *any();
     bool on(Feature feature) const { return world_->config.has(feature); }
@@ -59,12 +62,14 @@ class Chooser {
     Rng lease_rng_;
     Rng partial_rng_;
     Rng at_once_rng_;
+    Rng lone_rng_;
     std::deque<Op> queue_;
     uint32_t next_seq_ = 1;
     uint32_t next_step_ = 1;
     uint32_t next_ns_ = 1;
     uint32_t next_lease_ = 1;
     uint32_t lease_percent_;
+    uint32_t lone_percent_;  // of operations on leases
     uint32_t revisit_percent_;
     uint32_t revisit_most_;
     uint32_t fail_percent_;

@@ -9,6 +9,7 @@
 
 #include "device.hpp"
 #include "follower.hpp"
+#include "leases_only.hpp"
 
 namespace sim {
 
@@ -155,6 +156,7 @@ void World::run_step(Step &step) {
         Sequence *seq = find(undo.before.id);
         if (seq != nullptr) seq->last_steps |= step.actor.bit;
     }
+    if (lone_) lone_->committed(step);
 }
 
 void World::run_copies(Step &step) {
@@ -191,7 +193,7 @@ void World::run_copies(Step &step) {
                 ++tally_->copies_token;
                 break;
             case QUIRE_COPY_ZERO:
-                memory_.zero_block(c.group, c.dst, step.actor);
+                if (!makes(kFaultDirty)) memory_.zero_block(c.group, c.dst, step.actor);
                 ++tally_->zeroed_blocks;
                 break;
             default:

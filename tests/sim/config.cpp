@@ -17,6 +17,7 @@ constexpr const char *kConfigFields =
     "features seed block_tokens queues max_sequences max_tokens watermark host_blocks victim flags "
     "follower lag vocabulary documents swap_rate device shards cut";
 constexpr uint32_t kAbandonPercent = 2;  // of the seeds
+constexpr uint32_t kLeasesOnlyPercent = 12;
 constexpr const char *kGroupFields = "kind window sink blocks block_tokens interval drafts";
 
 // Leaves some of what is allowed out, each with a chance of its own. Those from `limits` on came
@@ -42,6 +43,7 @@ FeatureSet draw_features(Rng &rng, FeatureSet allowed, uint64_t seed) {
     if (Rng(mix(seed, 0x57A7E)).percent(70)) set.set(Feature::states, false);
     if (Rng(mix(seed, 0x9A271A1)).percent(50)) set.set(Feature::partial, false);
     if (Rng(mix(seed, 0xA70CE)).percent(30)) set.set(Feature::at_once, false);
+    if (!Rng(mix(seed, 0x10E5)).percent(kLeasesOnlyPercent)) set.set(Feature::leases_only, false);
     // What is abandoned stays in memory until the process ends, 8 MB for each cache.
     if (!Rng(mix(seed, 0xABA0)).percent(kAbandonPercent)) set.set(Feature::abandon, false);
     return set;
@@ -119,6 +121,31 @@ void lend_at_once(Config &config) {
     config.groups[0].window = config.groups[0].sink = 0;
     config.flags &= ~static_cast<uint32_t>(QUIRE_CACHE_HOST_PREFIXES | QUIRE_CACHE_NO_PREFIX);
     config.features.set(Feature::host_prefixes, false);
+}
+
+// Makes it a cache that has leases and no sequences, and all that goes with sequences left out.
+// Drawn apart.
+void leave_sequences_out(Config &config, FeatureSet allowed) {
+    const bool can = allowed.has(Feature::leases) && allowed.has(Feature::at_once);
+    if (!can) return config.features.set(Feature::leases_only, false);
+    for (const Feature feature :
+         {Feature::live, Feature::flood, Feature::host_prefixes, Feature::cache_tier,
+          Feature::one_pool, Feature::sizes, Feature::states, Feature::partial, Feature::abandon,
+          Feature::faults, Feature::lost, Feature::move})
+        config.features.set(feature, false);
+    config.features.set(Feature::leases, true);
+    config.features.set(Feature::at_once, true);
+    config.groups.resize(1);
+    GroupConfig &group = config.groups[0];
+    group = {};
+    Rng rng(mix(config.seed, 0x10E57));
+    group.blocks = rng.percent(70) ? rng.range(4, 24) : rng.range(6, 60);
+    config.flags &= QUIRE_CACHE_FIXED_HASH | QUIRE_CACHE_ZERO_ON_FREE;
+    config.flags |= QUIRE_CACHE_LEASES_ONLY;
+    config.host_blocks = config.follower = config.device = config.cut = 0;
+    config.shards = 1;
+    if (config.block_tokens > 64) config.block_tokens = rng.range(1, 20);
+    config.max_tokens = rng.range(2, 10) * config.block_tokens + rng.below(6);
 }
 
 // Makes it a cache without memory whose groups, two or more, take their blocks from one pool. What
@@ -376,6 +403,7 @@ Config draw_config(uint64_t seed, FeatureSet allowed) {
     if (config.has(Feature::states)) make_recurrent(config);
     if (config.has(Feature::sizes)) resize_groups(config);
     if (config.has(Feature::partial)) end_within_blocks(config);
+    if (config.has(Feature::leases_only)) leave_sequences_out(config, allowed);
     return config;
 }
 

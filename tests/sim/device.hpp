@@ -82,6 +82,11 @@ enum FaultKind : uint32_t {
     // In what it does itself: a block that is inserted has other content; a find does not touch.
     kFaultFill = 18,
     kFaultTouch = 19,
+    // And what else it does or reads: a find that is read as one block shorter, a block that is not
+    // zeroed, blocks that it forgets without a word.
+    kFaultShorter = 20,
+    kFaultDirty = 21,
+    kFaultForget = 22,
     kFaultOther = 13,  // not planted: what else only a lost device refuses
 };
 

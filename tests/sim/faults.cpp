@@ -41,10 +41,7 @@ bool World::plant_fault(const Op &op) {
         if (!tier_) tier_ = std::make_unique<CacheTier>();
         return tier_->same_weights = true;
     }
-    if (op.f[1] == kFaultSource) return (wrong_sources_ = op.f[3]) != 0;
-    if (op.f[1] == kFaultFill) return (wrong_fills_ = op.f[3]) != 0;
-    if (op.f[1] == kFaultTouch) return (lost_touches_ = op.f[3]) != 0;
-    if (op.f[1] == kFaultLonger) return (longer_hits_ = op.f[3]) != 0;
+    if (op.f[1] >= kFaultSource) return (mistakes_[op.f[1]] = op.f[3]) != 0;
     if (!on_device() || op.f[1] == kFaultLeak) return leak_ != 0;
     Fault fault = make_fault(op.f[1], op.f[2], op.f[3], op.f[4], op.f[5]);
     Shard &shard = shards_[op.f[0] % shards_.size()];
@@ -53,6 +50,13 @@ bool World::plant_fault(const Op &op) {
     tally_->reads_refused += fault.kind == kFaultRead;
     tally_->devices_lost += fault.kind == kFaultGone;
     tally_->queues_hung += fault.kind == kFaultHang;
+    return true;
+}
+
+// True if one of this kind is to be made now.
+bool World::makes(uint32_t kind) {
+    if (mistakes_[kind] == 0) return false;
+    --mistakes_[kind];
     return true;
 }
 

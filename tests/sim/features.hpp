@@ -23,7 +23,7 @@ namespace sim {
     F(priority) F(bits) F(device) F(shards) F(limits) F(faults) \
     F(live) F(lost) F(abandon) F(flood) F(clocks) F(move) F(host_prefixes) F(cache_tier) \
     F(leases) F(any_size) F(one_pool) F(sizes) F(states) F(partial) \
-    F(at_once)
+    F(at_once) F(leases_only)
 // clang-format on
 
 enum class Feature : uint32_t {

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "device.hpp"
+#include "leases_only.hpp"
 #include "records.hpp"
 #include "world.hpp"
 
@@ -35,6 +36,7 @@ std::vector<int64_t> wide_tokens(const Sequence &run) {
 // How many leading places of the run have a node, by what its blocks hold. REQUIRES: no step is
 // open, and no group has a window.
 uint32_t World::places_cached(const Sequence &run, uint32_t places) {
+    if (lone_) return static_cast<uint32_t>(lone_->find(run, places).size());
     const std::vector<Node> nodes = linked_nodes();
     uint32_t cached = 0;
     while (cached < places &&
@@ -45,6 +47,7 @@ uint32_t World::places_cached(const Sequence &run, uint32_t places) {
 
 // The blocks of the group that are cached, and held by no one.
 std::set<int32_t> World::cached_in(uint32_t group) {
+    if (lone_) return lone_->cached();
     std::set<int32_t> ids;
     each_record(dump(), [&](std::string_view record) {
         if (has(record, "\"record\":\"block\"") && has(record, "\"tier\":\"device\"") &&
@@ -71,10 +74,7 @@ bool World::find_blocks(const Op &op) {
     quire_lease_result result = no_result();
     quire_lease_result match = no_result();
     uint32_t sent = how == 3 ? QUIRE_MATCH_PIN : how == 1 ? QUIRE_MATCH_TOUCH : QUIRE_MATCH_LOOK;
-    if (how == 1 && lost_touches_ != 0) {
-        --lost_touches_;
-        sent = QUIRE_MATCH_LOOK;
-    }
+    if (how == 1 && makes(kFaultTouch)) sent = QUIRE_MATCH_LOOK;
     const Snapshot before = look(true);
     const bool can = config.sees_all() && config.uniform();
     const bool judges = !open && can && config.windowless() && q_->cache_dump != nullptr &&
@@ -94,6 +94,10 @@ bool World::find_blocks(const Op &op) {
         return true;
     }
     expect(status, {QUIRE_OK}, "quire_lease_find");
+    if (result.blocks != 0 && makes(kFaultShorter)) {
+        result.blocks = match.blocks = result.blocks - 1;
+        ids[result.blocks * groups] = matched[result.blocks * groups] = kUnwritten;
+    }
     if (result.blocks != match.blocks || ids != matched)
         fail("lease-find", "lease %u finds %u blocks of %u tokens, and matches %u", lease->id,
              result.blocks, tokens, match.blocks);
@@ -105,6 +109,12 @@ bool World::find_blocks(const Op &op) {
     if (judges && result.blocks != cached)
         fail("lease-find", "lease %u finds %u blocks of %u tokens; the tree has %u", lease->id,
              result.blocks, tokens, cached);
+    if (lone_)
+        lone_->judge_found(*lease, run, tokens / config.block_tokens, ids.data(), result.blocks);
+    if (lone_ && how == 1) {
+        lone_->look();
+        lone_->touched(ids.data(), result.blocks);
+    }
     ++tally_->lease_finds;
     tally_->lease_found += result.blocks;
     for (uint32_t i = 0; i < result.blocks * groups; ++i)
@@ -133,6 +143,7 @@ void World::pin_found(Lease &lease, const Sequence &run, const std::vector<int32
 // True: they are held once more.
 bool World::pin_now(Lease &lease, uint32_t group, const std::vector<int32_t> &ids, bool bad) {
     const Snapshot before = look(true);
+    const auto tree = lone_ ? lone_->look() : LeasesOnly::Before{};
     quire_lease_result result = no_result();
     const quire_status status = q_->lease_pin(cache_, 0, lease.handle, group, ids.data(),
                                               static_cast<uint32_t>(ids.size()), &result, &error_);
@@ -143,6 +154,7 @@ bool World::pin_now(Lease &lease, uint32_t group, const std::vector<int32_t> &id
         return false;
     }
     expect(status, {QUIRE_OK, QUIRE_S_NO_BLOCKS}, "quire_lease_pin at once");
+    if (lone_) lone_->judge_room(lease, status, result, new_to(lease, ids), 0, tree);
     if (status == QUIRE_S_NO_BLOCKS) {
         if (result.reason != QUIRE_WAIT_QUOTA)
             fail("lease-short", "lease %u lacks blocks to pin for reason %u", lease.id,
@@ -166,6 +178,7 @@ bool World::give_now(Lease &lease, uint32_t group, const std::vector<int32_t> &i
         return true;
     }
     expect(status, {QUIRE_OK}, "quire_lease_give at once");
+    if (lone_) lone_->look();
     give_blocks(lease, group, ids);
     tally_->given_at_once += ids.size();
     return true;
@@ -194,6 +207,7 @@ void World::fill_block(const Sequence &run, uint32_t place, int32_t block) {
     actor.clock = host_clock_;
     actor.clock[kHostQueue] = ++host_clock_[kHostQueue];
     const std::vector<Content> contents = block_of(run, place);
+    const bool wrong = makes(kFaultFill);
     for (uint32_t p = 0; p < config.block_tokens; ++p) {
         const Slot &slot = memory_.at(kDevice, 0, block, p);
         const uint32_t tenant = tenant_of(slot.content);
@@ -201,17 +215,22 @@ void World::fill_block(const Sequence &run, uint32_t place, int32_t block) {
             fail("lease-tenant", "block %d of a lease of tenant %u holds %s", block, run.tenant,
                  Memory::describe(slot).c_str());
         Content content = contents[p];
-        if (wrong_fills_ != 0) content ^= 1;
+        if (wrong) content ^= 1;
         memory_.write(0, block, p, content, 0, actor);
         memory_.note_token(0, block, p);
     }
-    if (wrong_fills_ != 0) --wrong_fills_;
 }
 
 // What its `bad` does to the call; false: that cannot be done here.
-bool World::spoil_insert(uint32_t bad, uint32_t lacking, Inserted &call) const {
+bool World::spoil_insert(const Lease &lease, uint32_t bad, uint32_t lacking, Inserted &call) {
     const uint32_t bt = config.block_tokens;
     const size_t last = call.tokens.size() - 1;
+    if (bad > 7) {
+        const int32_t other = lacking >= 1 && lone_ ? lone_->not_to_insert(lease, bad) : 0;
+        for (size_t i = last + 1 - bt; i <= last; ++i)
+            call.slots[i] = int64_t{other} * bt + static_cast<int64_t>(i % bt);
+        return other != 0;
+    }
     switch (bad) {
         case 1:  // no whole block
             call.count -= 1;
@@ -246,11 +265,16 @@ bool World::insert(const Op &op) {
     if (lease == nullptr) return false;
     const uint32_t bt = config.block_tokens;
     std::vector<int32_t> own = own_blocks(*lease);
-    uint32_t places =
-        std::min({op.f[2], config.max_tokens / bt, static_cast<uint32_t>(own.size())});
-    if (places == 0) return false;
     if (op.f[3] % 2 != 0) std::reverse(own.begin(), own.end());
+    const uint32_t most = std::min(op.f[2], config.max_tokens / bt);
+    // The engine knows by a match which blocks the tree has, and names those.
+    std::vector<int32_t> known;
+    if (lone_ && op.f[5] != 0) known = lone_->find(run_of(*lease, op.f[1], most * bt), most);
+    own.insert(own.begin(), known.begin(), known.end());
+    const uint32_t places = std::min(most, static_cast<uint32_t>(own.size()));
+    if (places == 0) return false;
     own.resize(places);
+    const auto from_tree = static_cast<uint32_t>(known.size());
     const bool busy = open || !committed.empty();
     const bool full = config.groups[0].kind == QUIRE_GROUP_FULL;
     const bool latent = config.groups[0].kind == QUIRE_GROUP_LATENT;
@@ -264,13 +288,14 @@ bool World::insert(const Op &op) {
     call.count = places * bt;
     const bool judges = can && !busy && q_->cache_dump != nullptr;
     const uint32_t cached = judges ? places_cached(run, places) : 0;
-    const bool bad = op.f[4] != 0 && judges && spoil_insert(op.f[4], places - cached, call);
+    const bool bad = op.f[4] != 0 && judges && spoil_insert(*lease, op.f[4], places - cached, call);
     if (op.f[4] != 0 && !bad) return false;
     std::vector<int32_t> named(places + 1, kUnwritten);
     quire_lease_result result = no_result();
     const Snapshot before = look(true);
     if (!busy && can && !bad)
-        for (uint32_t i = 0; i < places; ++i) fill_block(run, i, own[i]);
+        for (uint32_t i = from_tree; i < places; ++i) fill_block(run, i, own[i]);
+    if (lone_) lone_->look();
     const quire_status status =
         q_->lease_insert(cache_, lease->handle, call.tokens.data(), call.slots.data(), call.count,
                          named.data(), &result, &error_);
@@ -290,19 +315,22 @@ bool World::insert(const Op &op) {
         return true;
     }
     expect(status, {QUIRE_OK}, "quire_lease_insert");
-    take_inserted(*lease, run, own, named, result.blocks, cached);
+    take_inserted(*lease, run, own, named, result.blocks, cached, from_tree);
     return true;
 }
 
-// The run is cached or held now, in the lease's blocks where the tree had none.
+// The run is cached or held now, in the lease's blocks where the tree had none. The first of `own`
+// are the tree's.
 void World::take_inserted(Lease &lease, const Sequence &run, const std::vector<int32_t> &own,
-                          const std::vector<int32_t> &named, uint32_t blocks, uint32_t cached) {
+                          const std::vector<int32_t> &named, uint32_t blocks, uint32_t cached,
+                          uint32_t from_tree) {
     const auto places = static_cast<uint32_t>(own.size());
     uint32_t anew = 0;
     for (uint32_t i = 0; i < places; ++i) {
         if (named[i] <= 0 || static_cast<uint32_t>(named[i]) >= blocks_[0])
             fail("lease-named", "block %d is named", named[i]);
         check_found(lease, {0, named[i]}, block_of(run, i));
+        if (i < from_tree) continue;
         const GroupBlock block{0, own[i]};
         lease.contents[block] = block_of(run, i);
         if (named[i] != own[i]) continue;
@@ -316,6 +344,7 @@ void World::take_inserted(Lease &lease, const Sequence &run, const std::vector<i
         fail("lease-insert",
              "lease %u publishes %u of %u blocks anew, and says %u; the tree had %u", lease.id,
              anew, places, blocks, cached);
+    if (lone_) lone_->inserted(lease, run, {named.begin(), named.begin() + places}, cached);
     ++tally_->inserts;
     tally_->inserted_blocks += anew;
     tally_->inserted_there += places - anew;

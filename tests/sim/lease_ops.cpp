@@ -8,6 +8,8 @@
 // same step publishes.
 #include <algorithm>
 
+#include "device.hpp"
+#include "leases_only.hpp"
 #include "world.hpp"
 
 namespace sim {
@@ -92,6 +94,9 @@ bool World::end_lease(const Op &op) {
     if (lease == nullptr) return false;
     const bool changed = open && open->leases_changed.count(lease->id) != 0;
     const Snapshot before = look(changed);
+    std::vector<int32_t> listed;
+    if (lone_)
+        for (const quire_lease_block &b : blocks_of(*lease, 0)) listed.push_back(b.block);
     const quire_status status = q_->lease_end(cache_, lease->handle, &error_);
     expect(status, {changed ? QUIRE_E_BUSY : QUIRE_OK}, "quire_lease_end");
     if (changed) {
@@ -104,6 +109,9 @@ bool World::end_lease(const Op &op) {
            "quire_lease_get_info of one that was ended");
     std::erase_if(leases, [&](const auto &one) { return one->id == op.f[0]; });
     changed_since_begin_ = true;
+    std::reverse(listed.begin(), listed.end());
+    if (lone_) lone_->look();
+    if (lone_) lone_->given(listed, true);
     return true;
 }
 
@@ -138,11 +146,13 @@ std::vector<int32_t> World::take_blocks(Lease &lease, uint32_t group, uint32_t c
     const bool alone = open->rows.empty() && config.groups.size() == 1;
     const uint64_t room_before = alone ? room() : 0;
     const Snapshot before = look(true);
+    const auto tree = lone_ ? lone_->look() : LeasesOnly::Before{};
     quire_lease_result result = no_result();
     const quire_status status = q_->lease_take(cache_, open->handle, lease.handle, group, count,
                                                ids.data(), &result, &error_);
     if (lease_is_busy(status, before)) return {};
     expect(status, {QUIRE_OK, QUIRE_S_NO_BLOCKS}, "quire_lease_take");
+    if (lone_) lone_->judge_room(lease, status, result, count, count, tree);
     if (status == QUIRE_S_NO_BLOCKS) {
         judge_shortage(lease, result, before);
         if (result.reason == QUIRE_WAIT_POOL && room_before >= count)
@@ -150,6 +160,7 @@ std::vector<int32_t> World::take_blocks(Lease &lease, uint32_t group, uint32_t c
                  static_cast<unsigned long long>(room_before));
         return {};
     }
+    if (lone_) lone_->taken(ids, tree);
     std::set<int32_t> held;
     for (uint32_t g = 0; g < blocks_.size(); ++g) {
         if (config.pool_of(g) != config.pool_of(group)) continue;
@@ -199,6 +210,20 @@ std::vector<int32_t> World::some_held(const Lease &lease, uint32_t group, uint32
     return ids;
 }
 
+// Blocks that the lease's namespace has published, for a call that may name them.
+void World::add_published(const Lease &lease, uint32_t pick, std::vector<int32_t> &ids) const {
+    Rng rng(mix(pick, 0xADD));
+    if (!rng.percent(50)) return;
+    for (const int32_t block : lone_->published(lease.tenant))
+        if (rng.percent(30)) ids.push_back(block);
+}
+
+uint64_t World::new_to(const Lease &lease, const std::vector<int32_t> &ids) const {
+    const std::set<int32_t> once(ids.begin(), ids.end());
+    return static_cast<uint64_t>(std::count_if(
+        once.begin(), once.end(), [&](int32_t id) { return lease.held.count({0, id}) == 0; }));
+}
+
 bool World::is_published_now(GroupBlock block) const {
     return open && std::any_of(open->uses.begin(), open->uses.end(), [&](const LeaseUse &use) {
                return use.block == block && use.kind == LeaseUse::published;
@@ -217,7 +242,10 @@ void World::give_blocks(Lease &lease, uint32_t group, const std::vector<int32_t>
             return use.block == block && use.lease == lease.id;
         });
     }
-    if (open) open->leases_changed.insert(lease.id);
+    if (lone_) lone_->given(ids, false);
+    if (!open) return;
+    open->leases_changed.insert(lease.id);
+    open->gave |= !ids.empty();
 }
 
 bool World::give(const Op &op) {
@@ -231,6 +259,7 @@ bool World::give(const Op &op) {
     if (bad) ids.push_back(wrong);
     if (now) return give_now(*lease, group, ids, bad);
     const Snapshot before = look(true);
+    if (lone_) lone_->look();
     const quire_status status =
         q_->lease_give(cache_, open->handle, lease->handle, group, ids.data(),
                        static_cast<uint32_t>(ids.size()), &error_);
@@ -249,6 +278,7 @@ bool World::pin(const Op &op) {
     if ((!open && !now) || lease == nullptr) return false;
     const uint32_t group = op.f[1] % static_cast<uint32_t>(blocks_.size());
     std::vector<int32_t> ids = some_held(*lease, group, op.f[2]);
+    if (lone_) add_published(*lease, op.f[2], ids);
     // A block that no one of the lease's namespace has published is refused.
     int32_t wrong = 0;
     for (const auto &other : leases)
@@ -261,14 +291,21 @@ bool World::pin(const Op &op) {
         return true;
     }
     const Snapshot before = look(true);
+    const auto tree = lone_ ? lone_->look() : LeasesOnly::Before{};
     quire_lease_result result = no_result();
     const quire_status status =
         q_->lease_pin(cache_, open->handle, lease->handle, group, ids.data(),
                       static_cast<uint32_t>(ids.size()), &result, &error_);
     if (lease_is_busy(status, before)) return true;
-    expect(status, {bad ? QUIRE_E_ARG : QUIRE_OK}, "quire_lease_pin");
+    expect(status, {bad ? QUIRE_E_ARG : QUIRE_OK, lone_ && !bad ? QUIRE_S_NO_BLOCKS : QUIRE_E_ARG},
+           "quire_lease_pin");
     if (bad) {
         unchanged(before, "error-changes");
+        return true;
+    }
+    if (lone_) lone_->judge_room(*lease, status, result, new_to(*lease, ids), 0, tree);
+    if (status == QUIRE_S_NO_BLOCKS) {
+        judge_shortage(*lease, result, before);
         return true;
     }
     for (const int32_t id : ids) hold(*lease, {group, id});
@@ -296,6 +333,7 @@ bool World::match(const Op &op) {
     std::vector<int32_t> ids(static_cast<size_t>(tokens) * groups + 1);
     quire_lease_result result = no_result();
     const Snapshot before = look(true);
+    const auto tree = lone_ ? lone_->look() : LeasesOnly::Before{};
     const quire_status status =
         q_->lease_match(cache_, how == QUIRE_MATCH_PIN ? open->handle : 0, lease->handle,
                         run.tokens.data(), tokens, how, ids.data(), &result, &error_);
@@ -306,10 +344,17 @@ bool World::match(const Op &op) {
     }
     expect(status, {QUIRE_OK, how == QUIRE_MATCH_PIN ? QUIRE_S_NO_BLOCKS : QUIRE_OK},
            "quire_lease_match");
+    if (lone_ && how == QUIRE_MATCH_PIN) {
+        const std::vector<int32_t> found = lone_->find(run, tokens / config.block_tokens);
+        lone_->judge_room(*lease, status, result, new_to(*lease, found), 0, tree);
+    }
     if (status == QUIRE_S_NO_BLOCKS) {
         judge_shortage(*lease, result, before);
         return true;
     }
+    if (lone_)
+        lone_->judge_found(*lease, run, tokens / config.block_tokens, ids.data(), result.blocks);
+    if (lone_ && how == QUIRE_MATCH_TOUCH) lone_->touched(ids.data(), result.blocks);
     if (how != QUIRE_MATCH_PIN) unchanged(before, "match-effect");
     if (result.blocks > tokens / config.span())
         fail("lease-match", "lease %u finds %u blocks of %u tokens", lease->id, result.blocks,
@@ -358,7 +403,8 @@ bool World::publish(const Op &op) {
         q_->lease_publish(cache_, open->handle, lease->handle, run.tokens.data(), run.known(),
                           ids.data(), named.data(), &result, &error_);
     if (lease_is_busy(status, before)) return true;
-    if (!config.sees_all() || !config.uniform() || (config.flags & QUIRE_CACHE_NO_PREFIX) != 0) {
+    if (!config.sees_all() || !config.uniform() || lone_ ||
+        (config.flags & QUIRE_CACHE_NO_PREFIX) != 0) {
         expect(status, {QUIRE_E_UNSUPPORTED}, "quire_lease_publish where nothing is published");
         unchanged(before, "error-changes");
         return true;
@@ -406,9 +452,11 @@ bool World::forget_blocks(const Op &op) {
     Lease *lease = find_lease(op.f[0]);
     if (lease == nullptr) return false;
     const uint32_t group = op.f[1] % static_cast<uint32_t>(blocks_.size());
-    const std::vector<int32_t> ids = some_held(*lease, group, op.f[2]);
+    std::vector<int32_t> ids = some_held(*lease, group, op.f[2]);
+    if (lone_) add_published(*lease, op.f[2], ids);
     uint32_t forgotten = 0;
     const Snapshot before = look(open != nullptr);
+    if (lone_) lone_->look();
     const quire_status status =
         q_->lease_forget(cache_, lease->handle, group, ids.data(),
                          static_cast<uint32_t>(ids.size()), &forgotten, &error_);
@@ -418,6 +466,7 @@ bool World::forget_blocks(const Op &op) {
                                 : QUIRE_E_UNSUPPORTED},
            "quire_lease_forget");
     if (open) unchanged(before, "error-changes");
+    if (lone_ && !open && !makes(kFaultForget)) lone_->forgotten(*lease, ids, forgotten);
     return true;
 }
 
@@ -442,6 +491,7 @@ bool World::evict(const Op &op) {
     uint32_t evicted = 0;
     const std::set<int32_t> cached = judges_order(group) ? cached_in(group) : std::set<int32_t>{};
     const Snapshot before = look(open != nullptr);
+    const auto tree = lone_ ? lone_->look() : LeasesOnly::Before{};
     const quire_status status =
         q_->cache_evict(cache_, group, op.f[1], ids.data(), &evicted, &error_);
     expect(status, {open ? QUIRE_E_BUSY : QUIRE_OK}, "quire_cache_evict");
@@ -453,6 +503,7 @@ bool World::evict(const Op &op) {
         for (uint32_t g = 0; g < blocks_.size(); ++g)
             if (config.pool_of(g) == config.pool_of(group)) judge_evicted(g, ids[i]);
     judge_order(group, cached, {ids.begin(), ids.begin() + evicted});
+    if (lone_) lone_->evicted({ids.begin(), ids.begin() + evicted}, op.f[1], tree);
     evicted_by_call_ += evicted;
     tally_->evicted_by_call += evicted;
     return true;

@@ -3,6 +3,7 @@
 // leased: what steps, failures and moves do to the blocks of leases, and what must be true of them.
 #include <algorithm>
 
+#include "leases_only.hpp"
 #include "world.hpp"
 
 namespace sim {
@@ -20,6 +21,11 @@ void World::write_leased(const Step &step) {
         for (uint32_t p = 0; p < config.block_size(group); ++p) {
             const Slot &slot = memory_.at(kDevice, group, id, p);
             const uint32_t tenant = tenant_of(slot.content);
+            // "A block that is taken before it was zeroed is zeroed first."
+            const bool zeroes = lone_ && (config.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0;
+            if (zeroes && use.kind == LeaseUse::taken && slot.content != 0)
+                fail("lease-not-zeroed", "step %u lease %u takes block %d, which holds %s", step.id,
+                     lease->id, id, Memory::describe(slot).c_str());
             if (tenant != 0 && tenant != lease->tenant)
                 fail("lease-tenant", "step %u lease %u (tenant %u) group %u: block %d holds %s",
                      step.id, lease->id, lease->tenant, group, id, Memory::describe(slot).c_str());

@@ -9,6 +9,7 @@
 
 #include "device.hpp"
 #include "follower.hpp"
+#include "leases_only.hpp"
 
 namespace sim {
 
@@ -76,6 +77,7 @@ bool World::migrate(const Op &op) {
     m.got.struct_size = sizeof m.got;
     m.waits = op.f[8] != 0;
     const Snapshot before = look(true);
+    const auto tree = lone_ ? lone_->look() : LeasesOnly::Before{};
     m.struck = strikes();
     m.status = call_migrate(op, desc, m.got);
     m.struck = strikes() - m.struck;
@@ -86,7 +88,12 @@ bool World::migrate(const Op &op) {
         fresh.swap(shards_);
         ++tally_->moves_made;
     }
-    if (judge_migration(m))
+    const bool has_moved = judge_migration(m);
+    if (has_moved && lone_) {  // by who held the blocks before
+        m.moves.resize(m.got.move_count);
+        lone_->moved(m.moves, m.got.blocks_dropped, tree, m.device[0]);
+    }
+    if (has_moved)
         adopt_migration(m);
     else
         unchanged(before, "error-changes");

@@ -3,6 +3,7 @@
 // namespace_ops: tenants, and what forgets all prefixes.
 #include "cache_tier.hpp"
 #include "follower.hpp"
+#include "leases_only.hpp"
 
 namespace sim {
 
@@ -50,6 +51,7 @@ bool World::destroy_namespace(const Op &op) {
         unchanged(before, "error-changes");
     } else {
         expect(status, {QUIRE_OK}, "quire_namespace_destroy");
+        if (lone_) lone_->destroyed(ns->tenant);
         stale_spaces_.push_back(ns->handle);
         namespaces.erase(namespaces.begin() + (ns - namespaces.data()));
     }
@@ -66,6 +68,7 @@ bool World::reset() {
     }
     expect(status, {QUIRE_OK}, "quire_cache_reset");
     ++epoch_;
+    if (lone_) lone_->reset();
     forget_loads();
     if (has_tier()) {
         tier_->dead = true;

@@ -68,7 +68,8 @@ constexpr uint32_t kMaxFields = 12;
     O(forget, "lease group pick")                                               \
     O(evict, "group count")                                                     \
     O(find, "lease doc tokens how")                                             \
-    O(insert, "lease doc places pick bad")
+    O(insert, "lease doc places pick bad cached")                               \
+    O(unserved, "what kind")
 
 enum class OpKind : uint8_t {
 #define SIM_OP(name, fields) name,

@@ -9,6 +9,7 @@
 // be as long as the best cached block allows.
 #include <algorithm>
 
+#include "device.hpp"
 #include "items.hpp"
 #include "records.hpp"
 
@@ -301,8 +302,7 @@ void World::check_partial_refusals(const quire_cache_desc &good) {
 
 // Planted: another block than the library says.
 int32_t World::source_of(const quire_block_copy &copy) {
-    if (wrong_sources_ == 0) return copy.src;
-    --wrong_sources_;
+    if (!makes(kFaultSource)) return copy.src;
     const auto count = static_cast<int32_t>(blocks_[copy.group]) - 1;
     return copy.src % count + 1;
 }
@@ -311,8 +311,7 @@ int32_t World::source_of(const quire_block_copy &copy) {
 void World::read_longer(std::vector<quire_step_result> &results) {
     for (quire_step_result &result : results) {
         if (result.outcome != QUIRE_ITEM_RUN || result.hit_tokens % config.span() == 0) continue;
-        if (longer_hits_ == 0 || result.compute_count == 1) continue;
-        --longer_hits_;
+        if (result.compute_count == 1 || !makes(kFaultLonger)) continue;
         ++result.hit_tokens;
         ++result.first_position;
         --result.compute_count;

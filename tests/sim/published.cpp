@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "leases_only.hpp"
 #include "records.hpp"
 #include "world.hpp"
 
@@ -78,6 +79,8 @@ std::vector<std::vector<Held>> World::published_blocks() {
         for (uint32_t id = 1; id < blocks_[g]; ++id)
             if (may_be_published(g, static_cast<int32_t>(id))) held[g][id] = Held::maybe;
     }
+    // What is inserted was written by no unfinished step.
+    if (lone_) return {std::vector<Held>(blocks_[0], Held::no)};
     if (q_->cache_dump == nullptr) return held;     // an older library
     std::set<int64_t> linked;                       // nodes that can be found
     std::vector<std::array<int64_t, 3>> published;  // group, block and node

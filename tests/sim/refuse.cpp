@@ -2,6 +2,7 @@
 //
 // refuse: calls with a handle that is ended, foreign, forged or of another type must be
 // QUIRE_E_STALE and change nothing.
+#include "leases_only.hpp"
 #include "world.hpp"
 
 namespace sim {
@@ -94,6 +95,8 @@ bool World::refuse(const Op &op) {
             if (op.f[1] % 8 == 5) ++tally_->foreign_equal;
             return false;
         }
+    for (const auto &lease : leases)
+        if (lease->handle == handle) return false;
     if (open && open->handle == handle) return false;
     for (const Step &step : committed)
         if (step.handle == handle) return false;
@@ -105,7 +108,7 @@ bool World::refuse(const Op &op) {
     const char *what = nullptr;
     const quire_status status = call_with(handle, op.f[0] % 16, what);
     if (what == nullptr) return false;
-    if (status != QUIRE_E_STALE)
+    if (status != QUIRE_E_STALE && !(lone_ && status == QUIRE_E_UNSUPPORTED))
         fail("stale-handle", "%s with handle 0x%llx (kind %u) answered %d", what,
              static_cast<unsigned long long>(handle), op.f[1] % 8, status);
     ++tally_->refused_calls;

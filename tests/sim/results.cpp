@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "device.hpp"
 #include "items.hpp"
 
 namespace sim {
 
 void World::take_results(Items &items, uint64_t room_before) {
     take_preemptions();
-    if (longer_hits_ != 0) read_longer(items.results);
+    if (mistakes_[kFaultLonger] != 0) read_longer(items.results);
     loading_now_ = false;
     for (size_t i = 0; i < items.items.size(); ++i)
         loading_now_ |= items.results[i].outcome == QUIRE_ITEM_LOADING;

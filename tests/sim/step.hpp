@@ -5,11 +5,13 @@
 // Threads: none; values.  Units: tokens, unless a name says otherwise.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "lease.hpp"
+#include "lease_tree.hpp"
 #include "memory.hpp"
 #include "sequence.hpp"
 
@@ -54,8 +56,10 @@ struct Step {
     bool broken = false;         // its kernels were not all enqueued: it can only fail
     std::vector<Lease> leases_before;
     std::set<uint32_t> leases_changed;
-    std::vector<LeaseUse> uses;                             // by its work
-    std::vector<Sequence> runs;                             // that leases publish
+    bool gave = false;              // blocks of leases
+    std::map<int32_t, Used> given;  // published ones, and when they were used before
+    std::vector<LeaseUse> uses;     // by its work
+    std::vector<Sequence> runs;     // that leases publish
     std::vector<std::pair<uint32_t, uint32_t>> lease_hits;  // of namespaces, tokens
 };
 

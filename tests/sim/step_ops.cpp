@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "items.hpp"
+#include "leases_only.hpp"
 
 namespace sim {
 namespace {
@@ -280,6 +281,8 @@ bool World::abort() {
     expect(status, {QUIRE_OK}, "quire_step_abort");
     for (size_t i = open->undo.size(); i-- > 0;) put_back(open->undo[i].before);
     put_leases_back(*open);
+    if (lone_) lone_->look();
+    if (lone_) lone_->aborted();
     open.reset();
     for (auto &seq : sequences) compare(*seq, "abort");
     if (!changed_since_begin_) unchanged(before_begin_, "abort-changes");

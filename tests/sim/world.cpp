@@ -11,6 +11,7 @@
 #include "clock.hpp"
 #include "device.hpp"
 #include "follower.hpp"
+#include "leases_only.hpp"
 #include "library.hpp"
 
 namespace sim {
@@ -81,12 +82,18 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
         waiting = this;
         stores_before_ = Store::live();
     }
+    check_refusals(desc);
+    if (config.follower) follower_ = std::make_unique<Follower>(*this, desc);
+}
+
+void World::check_refusals(const quire_cache_desc &desc) {
     if (shares_host()) {
         ++tally_->host_seeds;
         check_host_refusals(desc);
     }
     check_partial_refusals(desc);
-    if (config.follower) follower_ = std::make_unique<Follower>(*this, desc);
+    if ((config.flags & QUIRE_CACHE_LEASES_ONLY) != 0)
+        lone_ = std::make_unique<LeasesOnly>(*this, desc);
 }
 
 World::~World() {
@@ -123,6 +130,7 @@ void World::close() {
         end(op);
     }
     audit();
+    if (lone_) lone_->close();
     if (follower_) follower_->close();
     if (on_device()) {
         Op op;
@@ -355,6 +363,8 @@ bool World::dispatch_lease(const Op &op) {
             return find_blocks(op);
         case OpKind::insert:
             return insert(op);
+        case OpKind::unserved:
+            return lone_ && lone_->unserved(op);
         default:
             return false;
     }

@@ -37,6 +37,7 @@ namespace sim {
 
 class Device;
 class Follower;
+class LeasesOnly;
 struct CacheTier;
 struct Fault;
 struct PlannedItem;
@@ -108,9 +109,11 @@ class World {
 
  private:
     friend class Follower;
+    friend class LeasesOnly;
     bool dispatch(const Op &op);
     bool dispatch_tier(const Op &op);
     static bool may_forget(const Op &op);
+    void check_refusals(const quire_cache_desc &desc);
     // A node of the prefix tree, by the library's dump.
     struct Node {
         int64_t id = 0;
@@ -320,6 +323,7 @@ class World {
     bool plant_fault(const Op &op);
     static Fault make_fault(uint32_t kind, uint32_t after, uint32_t count, uint32_t every,
                             uint32_t status);
+    bool makes(uint32_t kind);
     bool fault_armed() const;
     uint64_t strikes() const;
     void end_faults();
@@ -415,6 +419,8 @@ class World {
     void hold(Lease &lease, GroupBlock block);
     std::vector<int32_t> take_blocks(Lease &lease, uint32_t group, uint32_t count);
     std::vector<int32_t> some_held(const Lease &lease, uint32_t group, uint32_t pick) const;
+    void add_published(const Lease &lease, uint32_t pick, std::vector<int32_t> &ids) const;
+    uint64_t new_to(const Lease &lease, const std::vector<int32_t> &ids) const;
     bool is_published_now(GroupBlock block) const;
     void give_blocks(Lease &lease, uint32_t group, const std::vector<int32_t> &ids);
     void check_found(const Lease &lease, GroupBlock block, const std::vector<Content> &wanted);
@@ -443,10 +449,11 @@ class World {
     bool give_now(Lease &lease, uint32_t group, const std::vector<int32_t> &ids, bool bad);
     std::vector<int32_t> own_blocks(const Lease &lease);
     void fill_block(const Sequence &run, uint32_t place, int32_t block);
-    bool spoil_insert(uint32_t bad, uint32_t lacking, Inserted &call) const;
+    bool spoil_insert(const Lease &lease, uint32_t bad, uint32_t lacking, Inserted &call);
     bool insert(const Op &op);
     void take_inserted(Lease &lease, const Sequence &run, const std::vector<int32_t> &own,
-                       const std::vector<int32_t> &named, uint32_t blocks, uint32_t cached);
+                       const std::vector<int32_t> &named, uint32_t blocks, uint32_t cached,
+                       uint32_t from_tree);
     void note_released(const std::vector<int32_t> &ids, uint32_t groups, uint32_t places,
                        bool in_order);
     bool judges_order(uint32_t group) const;
@@ -536,19 +543,16 @@ class World {
     std::set<uint64_t> full_blocks_;  // hashes of what may be published since the last reset
     // When a dump first had the node of this id and generation.
     std::map<std::pair<int64_t, int64_t>, uint64_t> nodes_seen_;
-    std::set<uint64_t> under_spans_;  // those of which a span of keys lies over
-    uint32_t wrong_sources_ = 0;      // planted: copies of another block than the library says
-    uint32_t wrong_fills_ = 0;        // and blocks that are inserted with other content
-    uint32_t lost_touches_ = 0;       // and finds that do not touch
-    uint64_t changes_ = 0;            // operations that may change something
+    std::set<uint64_t> under_spans_;         // those of which a span of keys lies over
+    std::map<uint32_t, uint32_t> mistakes_;  // planted, by kind: so many are to be made
+    uint64_t changes_ = 0;                   // operations that may change something
     // What the last find or insert used, of each group, and when that was; whether the end of it is
     // evicted first.
     std::vector<std::vector<int32_t>> released_;
     uint64_t released_at_ = 0;
     bool released_in_order_ = false;
-    uint32_t longer_hits_ = 0;  // and hits that are read as one token longer
-    std::vector<char> dump_;    // room for one
-    uint64_t nodes_most_ = 0;   // that the prefix tree can have since the last reset
+    std::vector<char> dump_;   // room for one
+    uint64_t nodes_most_ = 0;  // that the prefix tree can have since the last reset
     uint64_t ops_ = 0;
     uint8_t bits_used_ = 0;
     bool changed_since_begin_ = false;  // by calls beside the open step
@@ -559,6 +563,7 @@ class World {
     std::vector<int32_t> table_;
     std::vector<uint64_t> done_numbers_;
     std::unique_ptr<Follower> follower_;
+    std::unique_ptr<LeasesOnly> lone_;              // of a cache without sequences
     std::vector<Shard> shards_;                     // none: bookkeeping only
     std::vector<quire_shard_desc> descs_;           // their ranges once the cache has moved
     std::vector<std::shared_ptr<Kernel>> running_;  // enqueued and perhaps not run
