@@ -43,7 +43,11 @@ void Chooser::lease_op() {
     } else if (pick < 82) {
         push(OpKind::match, {id, doc, rng.below(c.max_tokens + 1), QUIRE_MATCH_PIN});
     } else {
-        push(OpKind::publish, {id, doc, rng.range(1, std::max(1u, c.max_tokens / c.block_tokens))});
+        push(OpKind::publish, {id, doc, rng.range(1, std::max(1u, c.max_tokens / c.span()))});
+        if (!on(Feature::at_once)) return;
+        Op &publish = queue_.back();
+        if (at_once_rng_.percent(10)) publish.f[3] = at_once_rng_.range(1, 5);
+        if (at_once_rng_.percent(30)) publish.f[4] = at_once_rng_.range(1, 1u << 16);
     }
 }
 

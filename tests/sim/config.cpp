@@ -270,6 +270,16 @@ uint32_t Config::span() const {
     return any ? all : block_tokens;
 }
 
+std::vector<std::pair<uint32_t, uint32_t>> Config::place_blocks() const {
+    std::vector<std::pair<uint32_t, uint32_t>> all;
+    for (uint32_t g = 0; g < groups.size(); ++g) {
+        const bool one = groups[g].kind == QUIRE_GROUP_CROSS;
+        for (uint32_t begin = 0; begin < (one ? 1 : span()); begin += block_size(g))
+            all.emplace_back(g, begin);
+    }
+    return all;
+}
+
 bool Config::cross() const {
     return std::any_of(groups.begin(), groups.end(),
                        [](const GroupConfig &g) { return g.kind == QUIRE_GROUP_CROSS; });

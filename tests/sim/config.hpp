@@ -8,6 +8,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "features.hpp"
@@ -87,6 +88,9 @@ struct Config {
     // The least tokens that are whole blocks of all groups but those of cross attention: there a
     // prefix ends.
     uint32_t span() const;
+    // The blocks of a place of span() tokens, in the order in which leases name them: their groups,
+    // and where in the place they begin.
+    std::vector<std::pair<uint32_t, uint32_t>> place_blocks() const;
     // All groups are full or latent, so lengths are exact: nothing falls out of a window.
     bool exact() const;
     // No group drops tokens: what is found has all that is before it.

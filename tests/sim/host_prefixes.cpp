@@ -49,7 +49,7 @@ uint32_t World::host_usable(uint32_t group) const {
     return most;
 }
 
-std::vector<World::Node> World::linked_nodes() {
+std::vector<Node> World::linked_nodes() {
     std::vector<Node> nodes;
     each_record(dump(), [&](std::string_view record) {
         if (!has(record, "\"record\":\"node\"") || !has(record, "\"linked\":true")) return;
@@ -115,7 +115,7 @@ uint64_t World::check_node(const Node &node) {
 // The nodes that can be found: through their parents. A call that forgets takes no node below with
 // it; nor does an eviction, where the blocks below wait in the host tier for another queue,
 // or where each group evicts in its own order.
-std::vector<World::Node> World::reachable(const std::vector<Node> &nodes) {
+std::vector<Node> World::reachable(const std::vector<Node> &nodes) {
     std::map<int64_t, const Node *> by_id;
     for (const Node &node : nodes) by_id[node.id] = &node;
     const auto is_reachable = [&](const Node &node) {

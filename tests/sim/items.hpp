@@ -48,7 +48,7 @@ struct World::Items {
     uint32_t probed = ~0u;             // hits that a probe and its limit leave the first item
     uint32_t probed_least = 0;         // and those that it is sure of, on the queue that wrote them
     bool looked = false;               // at the tree, and the pools, before the call
-    std::vector<World::Node> nodes;
+    std::vector<Node> nodes;
     std::map<int64_t, int64_t> free_blocks;  // or cached ones, of each pool
 };
 

@@ -39,8 +39,7 @@ uint32_t World::places_cached(const Sequence &run, uint32_t places) {
     if (lone_) return static_cast<uint32_t>(lone_->find(run, places).size());
     const std::vector<Node> nodes = linked_nodes();
     uint32_t cached = 0;
-    while (cached < places &&
-           node_before(nodes, run, (cached + 1) * config.block_tokens) != nullptr)
+    while (cached < places && node_before(nodes, run, (cached + 1) * config.span()) != nullptr)
         ++cached;
     return cached;
 }
@@ -63,12 +62,14 @@ bool World::find_blocks(const Op &op) {
     if (lease == nullptr) return false;
     const uint32_t how = op.f[3];  // 2: with LOOK, and pinned then; 3: wrong; 4: a wrong token
     const uint32_t tokens = std::min(op.f[2], config.max_tokens);
-    const auto groups = static_cast<uint32_t>(blocks_.size());
+    const auto parts = config.place_blocks();
+    const auto entries = static_cast<uint32_t>(parts.size());
+    const uint32_t places = tokens / config.span();
     const Sequence run = run_of(*lease, op.f[1], tokens);
     std::vector<int64_t> wide = wide_tokens(run);
     const bool bad = how == 3 || (how == 4 && tokens != 0);
     if (how == 4 && tokens != 0) wide[tokens / 2] = op.f[2] % 2 != 0 ? -1 : kNoToken;
-    const size_t room = static_cast<size_t>(tokens) / config.block_tokens * groups + 1;
+    const size_t room = size_t{places} * entries + 1;
     std::vector<int32_t> ids(room, kUnwritten);
     std::vector<int32_t> matched(room, kUnwritten);
     quire_lease_result result = no_result();
@@ -76,10 +77,10 @@ bool World::find_blocks(const Op &op) {
     uint32_t sent = how == 3 ? QUIRE_MATCH_PIN : how == 1 ? QUIRE_MATCH_TOUCH : QUIRE_MATCH_LOOK;
     if (how == 1 && makes(kFaultTouch)) sent = QUIRE_MATCH_LOOK;
     const Snapshot before = look(true);
-    const bool can = config.sees_all() && config.uniform();
+    const bool can = config.sees_all();
     const bool judges = !open && can && config.windowless() && q_->cache_dump != nullptr &&
                         (config.flags & QUIRE_CACHE_NO_PREFIX) == 0;
-    const uint32_t cached = judges ? places_cached(run, tokens / config.block_tokens) : 0;
+    const uint32_t cached = judges ? places_cached(run, places) : 0;
     if (can && !bad)
         expect(q_->lease_match(cache_, 0, lease->handle, run.tokens.data(), tokens,
                                QUIRE_MATCH_LOOK, matched.data(), &match, &error_),
@@ -96,31 +97,29 @@ bool World::find_blocks(const Op &op) {
     expect(status, {QUIRE_OK}, "quire_lease_find");
     if (result.blocks != 0 && makes(kFaultShorter)) {
         result.blocks = match.blocks = result.blocks - 1;
-        ids[result.blocks * groups] = matched[result.blocks * groups] = kUnwritten;
+        ids[result.blocks * entries] = matched[result.blocks * entries] = kUnwritten;
     }
     if (result.blocks != match.blocks || ids != matched)
         fail("lease-find", "lease %u finds %u blocks of %u tokens, and matches %u", lease->id,
              result.blocks, tokens, match.blocks);
-    if (result.blocks > tokens / config.block_tokens ||
-        !std::all_of(ids.begin() + result.blocks * groups, ids.end(),
-                     [](int32_t id) { return id == kUnwritten; }))
+    if (result.blocks > places || !std::all_of(ids.begin() + result.blocks * entries, ids.end(),
+                                               [](int32_t id) { return id == kUnwritten; }))
         fail("lease-find", "lease %u finds %u blocks of %u tokens, or more was written", lease->id,
              result.blocks, tokens);
     if (judges && result.blocks != cached)
         fail("lease-find", "lease %u finds %u blocks of %u tokens; the tree has %u", lease->id,
              result.blocks, tokens, cached);
-    if (lone_)
-        lone_->judge_found(*lease, run, tokens / config.block_tokens, ids.data(), result.blocks);
+    if (lone_) lone_->judge_found(*lease, run, places, ids.data(), result.blocks);
     if (lone_ && how == 1) {
         lone_->look();
         lone_->touched(ids.data(), result.blocks);
     }
     ++tally_->lease_finds;
     tally_->lease_found += result.blocks;
-    for (uint32_t i = 0; i < result.blocks * groups; ++i)
+    for (uint32_t i = 0; i < result.blocks * entries; ++i)
         if (ids[i] != 0 && !open)
-            check_found(*lease, {i % groups, ids[i]}, block_of(run, i / groups));
-    if (how == 1) note_released(ids, groups, result.blocks, false);
+            check_found(*lease, {parts[i % entries].first, ids[i]}, block_at(run, i));
+    if (how == 1) note_released(ids, result.blocks, false);
     if (how == 2) pin_found(*lease, run, ids, result.blocks);
     return true;
 }
@@ -128,15 +127,17 @@ bool World::find_blocks(const Op &op) {
 // The lease holds once more what it found.
 void World::pin_found(Lease &lease, const Sequence &run, const std::vector<int32_t> &ids,
                       uint32_t places) {
-    const auto groups = static_cast<uint32_t>(blocks_.size());
-    for (uint32_t g = 0; g < groups; ++g) {
-        std::vector<int32_t> own;
-        for (uint32_t i = 0; i < places; ++i)
-            if (ids[i * groups + g] != 0) own.push_back(ids[i * groups + g]);
-        if (!pin_now(lease, g, own, false)) return;
-        for (uint32_t i = 0; i < places; ++i)
-            if (const int32_t id = ids[i * groups + g]; id != 0)
-                lease.contents[{g, id}] = block_of(run, i);
+    const auto parts = config.place_blocks();
+    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+        std::vector<size_t> own;
+        std::vector<int32_t> named;
+        for (size_t at = 0; at < places * parts.size(); ++at) {
+            if (parts[at % parts.size()].first != g || ids[at] == 0) continue;
+            own.push_back(at);
+            named.push_back(ids[at]);
+        }
+        if (!pin_now(lease, g, named, false)) return;
+        for (const size_t at : own) lease.contents[{g, ids[at]}] = block_at(run, at);
     }
 }
 
@@ -350,14 +351,15 @@ void World::take_inserted(Lease &lease, const Sequence &run, const std::vector<i
     tally_->inserted_there += places - anew;
     note_first_block(run, 0);
     note_full_blocks(run);
-    note_released({named.begin(), named.begin() + places}, 1, places, true);
+    note_released({named.begin(), named.begin() + places}, places, true);
 }
 
 // What an eviction takes last now. in_order: of them the first ones last.
-void World::note_released(const std::vector<int32_t> &ids, uint32_t groups, uint32_t places,
-                          bool in_order) {
-    released_.assign(groups, {});
-    for (uint32_t i = 0; i < places * groups; ++i) released_[i % groups].push_back(ids[i]);
+void World::note_released(const std::vector<int32_t> &ids, uint32_t places, bool in_order) {
+    const auto parts = config.place_blocks();
+    released_.assign(blocks_.size(), {});
+    for (size_t at = 0; at < places * parts.size(); ++at)
+        released_[parts[at % parts.size()].first].push_back(ids[at]);
     released_in_order_ = in_order;
     released_at_ = changes_;
 }

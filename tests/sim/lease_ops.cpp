@@ -313,141 +313,6 @@ bool World::pin(const Op &op) {
     return true;
 }
 
-// Content that is found is the run's. What the open step makes of it, its commit decides.
-void World::check_found(const Lease &lease, GroupBlock block, const std::vector<Content> &wanted) {
-    for (uint32_t p = 0; p < config.block_size(block.first); ++p) {
-        const Slot &slot = memory_.at(kDevice, block.first, block.second, p);
-        if (slot.content != wanted[p])
-            fail("lease-content", "lease %u finds block %d of group %u, whose place %u holds %s",
-                 lease.id, block.second, block.first, p, Memory::describe(slot).c_str());
-    }
-}
-
-bool World::match(const Op &op) {
-    Lease *lease = find_lease(op.f[0]);
-    const uint32_t how = op.f[3] % 3;
-    if (lease == nullptr || (how == QUIRE_MATCH_PIN && !open)) return false;
-    const uint32_t tokens = op.f[2];
-    const auto groups = static_cast<uint32_t>(blocks_.size());
-    const Sequence run = run_of(*lease, op.f[1], tokens);
-    std::vector<int32_t> ids(static_cast<size_t>(tokens) * groups + 1);
-    quire_lease_result result = no_result();
-    const Snapshot before = look(true);
-    const auto tree = lone_ ? lone_->look() : LeasesOnly::Before{};
-    const quire_status status =
-        q_->lease_match(cache_, how == QUIRE_MATCH_PIN ? open->handle : 0, lease->handle,
-                        run.tokens.data(), tokens, how, ids.data(), &result, &error_);
-    if (how == QUIRE_MATCH_PIN && lease_is_busy(status, before)) return true;
-    if (!config.sees_all() || !config.uniform()) {
-        expect(status, {QUIRE_E_UNSUPPORTED}, "quire_lease_match where all groups have windows");
-        return true;
-    }
-    expect(status, {QUIRE_OK, how == QUIRE_MATCH_PIN ? QUIRE_S_NO_BLOCKS : QUIRE_OK},
-           "quire_lease_match");
-    if (lone_ && how == QUIRE_MATCH_PIN) {
-        const std::vector<int32_t> found = lone_->find(run, tokens / config.block_tokens);
-        lone_->judge_room(*lease, status, result, new_to(*lease, found), 0, tree);
-    }
-    if (status == QUIRE_S_NO_BLOCKS) {
-        judge_shortage(*lease, result, before);
-        return true;
-    }
-    if (lone_)
-        lone_->judge_found(*lease, run, tokens / config.block_tokens, ids.data(), result.blocks);
-    if (lone_ && how == QUIRE_MATCH_TOUCH) lone_->touched(ids.data(), result.blocks);
-    if (how != QUIRE_MATCH_PIN) unchanged(before, "match-effect");
-    if (result.blocks > tokens / config.span())
-        fail("lease-match", "lease %u finds %u blocks of %u tokens", lease->id, result.blocks,
-             tokens);
-    tally_->lease_hits += result.blocks;
-    for (uint32_t i = 0; i < result.blocks; ++i)
-        for (uint32_t g = 0; g < groups; ++g) {
-            const int32_t id = ids[i * groups + g];
-            const uint32_t kind = config.groups[g].kind;
-            const bool in_host = shares_host() && how != QUIRE_MATCH_PIN;
-            if (id == 0 && !in_host && (kind == QUIRE_GROUP_FULL || kind == QUIRE_GROUP_LATENT))
-                fail("lease-match", "lease %u finds place %u without a block of group %u",
-                     lease->id, i, g);
-            if (id == 0) continue;
-            if (how == QUIRE_MATCH_PIN) {
-                hold(*lease, {g, id});
-                open->uses.push_back({LeaseUse::read, lease->id, {g, id}, block_of(run, i)});
-            } else if (!open) {
-                check_found(*lease, {g, id}, block_of(run, i));
-            }
-        }
-    if (how != QUIRE_MATCH_PIN) return true;
-    open->leases_changed.insert(lease->id);
-    open->lease_hits.emplace_back(lease->ns, result.blocks * config.span());
-    return true;
-}
-
-// Takes blocks for the run in each group, publishes them, and gives back what was there already.
-bool World::publish(const Op &op) {
-    Lease *lease = find_lease(op.f[0]);
-    const auto groups = static_cast<uint32_t>(blocks_.size());
-    const uint32_t places = std::min(op.f[2], config.max_tokens / config.span());
-    if (!open || lease == nullptr || places == 0) return false;
-    std::vector<int32_t> ids(static_cast<size_t>(places) * groups);
-    for (uint32_t g = 0; g < groups; ++g) {
-        if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
-        const std::vector<int32_t> taken = take_blocks(*lease, g, places);
-        if (taken.empty()) return true;
-        for (uint32_t i = 0; i < places; ++i) ids[i * groups + g] = taken[i];
-    }
-    const Sequence run = run_of(*lease, op.f[1], places * config.span());
-    std::vector<int32_t> named(ids.size());
-    quire_lease_result result = no_result();
-    const Snapshot before = look(true);
-    const quire_status status =
-        q_->lease_publish(cache_, open->handle, lease->handle, run.tokens.data(), run.known(),
-                          ids.data(), named.data(), &result, &error_);
-    if (lease_is_busy(status, before)) return true;
-    if (!config.sees_all() || !config.uniform() || lone_ ||
-        (config.flags & QUIRE_CACHE_NO_PREFIX) != 0) {
-        expect(status, {QUIRE_E_UNSUPPORTED}, "quire_lease_publish where nothing is published");
-        unchanged(before, "error-changes");
-        return true;
-    }
-    expect(status, {QUIRE_OK, QUIRE_S_NO_BLOCKS}, "quire_lease_publish");
-    if (status == QUIRE_S_NO_BLOCKS) {
-        judge_shortage(*lease, result, before);
-        return true;
-    }
-    note_named(*lease, run, ids, named);
-    open->runs.push_back(run);
-    open->leases_changed.insert(lease->id);
-    return true;
-}
-
-void World::note_named(Lease &lease, const Sequence &run, const std::vector<int32_t> &ids,
-                       const std::vector<int32_t> &named) {
-    const auto groups = static_cast<uint32_t>(blocks_.size());
-    std::vector<std::vector<int32_t>> duplicates(groups);
-    for (size_t at = 0; at < ids.size(); ++at) {
-        const auto g = static_cast<uint32_t>(at % groups);
-        if (ids[at] == 0) continue;
-        const bool is_own = named[at] == ids[at];
-        if (!is_own && (named[at] <= 0 || static_cast<uint32_t>(named[at]) >= blocks_[g]))
-            fail("lease-named", "block %d of group %u is named", named[at], g);
-        open->uses.push_back({is_own ? LeaseUse::published : LeaseUse::read,
-                              lease.id,
-                              {g, named[at]},
-                              block_of(run, static_cast<uint32_t>(at / groups))});
-        tally_->lease_published += is_own;
-        tally_->lease_duplicates += !is_own;
-        if (is_own) continue;
-        if (lease.held.count({g, named[at]}) == 0) hold(lease, {g, named[at]});
-        duplicates[g].push_back(ids[at]);
-    }
-    for (uint32_t g = 0; g < groups; ++g) {
-        expect(q_->lease_give(cache_, open->handle, lease.handle, g, duplicates[g].data(),
-                              static_cast<uint32_t>(duplicates[g].size()), &error_),
-               {QUIRE_OK}, "quire_lease_give of duplicates");
-        give_blocks(lease, g, duplicates[g]);
-    }
-}
-
 bool World::forget_blocks(const Op &op) {
     Lease *lease = find_lease(op.f[0]);
     if (lease == nullptr) return false;
@@ -490,6 +355,12 @@ bool World::evict(const Op &op) {
     std::vector<int32_t> ids(op.f[1] + 1);
     uint32_t evicted = 0;
     const std::set<int32_t> cached = judges_order(group) ? cached_in(group) : std::set<int32_t>{};
+    std::vector<Node> nodes;
+    std::set<int32_t> all;
+    if (!config.uniform() && committed.empty() && !open && q_->cache_dump != nullptr) {
+        nodes = linked_nodes();
+        all = cached_in(group);
+    }
     const Snapshot before = look(open != nullptr);
     const auto tree = lone_ ? lone_->look() : LeasesOnly::Before{};
     const quire_status status =
@@ -503,6 +374,7 @@ bool World::evict(const Op &op) {
         for (uint32_t g = 0; g < blocks_.size(); ++g)
             if (config.pool_of(g) == config.pool_of(group)) judge_evicted(g, ids[i]);
     judge_order(group, cached, {ids.begin(), ids.begin() + evicted});
+    judge_together(group, nodes, all, {ids.begin(), ids.begin() + evicted});
     if (lone_) lone_->evicted({ids.begin(), ids.begin() + evicted}, op.f[1], tree);
     evicted_by_call_ += evicted;
     tally_->evicted_by_call += evicted;

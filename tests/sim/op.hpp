@@ -64,7 +64,7 @@ constexpr uint32_t kMaxFields = 12;
     O(give, "lease group pick bad now")                                         \
     O(pin, "lease group pick bad now")                                          \
     O(match, "lease doc tokens how")                                            \
-    O(publish, "lease doc places")                                              \
+    O(publish, "lease doc places bad pick")                                     \
     O(forget, "lease group pick")                                               \
     O(evict, "group count")                                                     \
     O(find, "lease doc tokens how")                                             \

@@ -157,24 +157,28 @@ uint32_t World::agreeing(const Sequence &seq, uint32_t begin, const Node &node) 
 
 // The node of the last whole block before `begin`: by what its blocks hold, on either level. Null:
 // there is no such block, or the model does not know its node.
-const World::Node *World::node_before(const std::vector<Node> &nodes, const Sequence &seq,
-                                      uint32_t begin) {
+const Node *World::node_before(const std::vector<Node> &nodes, const Sequence &seq,
+                               uint32_t begin) {
     const Node *last = nullptr;
-    for (uint32_t from = 0; from < begin; from += config.block_tokens) {
+    const auto parts = config.place_blocks();
+    for (uint32_t from = 0; from < begin; from += config.span()) {
         const Node *next = nullptr;
         for (const Node &node : nodes) {
             const bool follows = last == nullptr ? node.parent < 0
                                                  : node.parent == last->id &&
                                                        node.parent_generation == last->generation;
             if (!follows) continue;
-            for (uint32_t g = 0; g < node.blocks.size() && next != &node; ++g) {
-                if (node.blocks[g] == 0) continue;
-                const Tier tier = (node.blocks[g] & kHostBit) != 0 ? kHost : kDevice;
+            for (size_t i = 0; i < std::min(parts.size(), node.blocks.size()); ++i) {
+                if (node.blocks[i] == 0) continue;
+                const auto [g, at] = parts[i];
+                const Tier tier = (node.blocks[i] & kHostBit) != 0 ? kHost : kDevice;
                 uint64_t hash = kFullBlock;
-                for (uint32_t p = from; p < from + config.block_tokens; ++p)
+                for (uint32_t p = from + at; p < from + at + config.block_size(g); ++p)
                     hash = mix(hash, make_content(seq.tenant, mix(seq.chain[p], epoch_)));
-                if (block_hash(tier, g, static_cast<int32_t>(node.blocks[g] & ~kHostBit)) == hash)
-                    next = &node;
+                if (block_hash(tier, g, static_cast<int32_t>(node.blocks[i] & ~kHostBit)) != hash)
+                    break;
+                next = &node;
+                if (config.uniform()) break;
             }
         }
         if (next == nullptr) return nullptr;

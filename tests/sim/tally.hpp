@@ -45,6 +45,7 @@ namespace sim {
     T(partial_probed) T(partial_siblings) \
     T(lease_finds) T(lease_found) T(pinned_at_once) T(given_at_once) T(inserts) \
     T(inserts_refused) T(inserted_blocks) T(inserted_there) T(orders_judged) T(orders_reached) \
+    T(blocks_of_sizes) T(publishes_refused) T(places_together) \
     T(lone_seeds) T(lone_audits) T(lone_evicted) T(lone_evictions_judged) T(lone_shortages) \
     T(lone_forgotten) T(lone_lost_freed) T(lone_moved) T(lone_dropped) T(lone_unserved)
 // clang-format on

@@ -24,6 +24,7 @@
 #include "config.hpp"
 #include "lease.hpp"
 #include "memory.hpp"
+#include "node.hpp"
 #include "op.hpp"
 #include "quire/quire.h"
 #include "rng.hpp"
@@ -114,16 +115,6 @@ class World {
     bool dispatch_tier(const Op &op);
     static bool may_forget(const Op &op);
     void check_refusals(const quire_cache_desc &desc);
-    // A node of the prefix tree, by the library's dump.
-    struct Node {
-        int64_t id = 0;
-        int64_t parent = -1;
-        int64_t generation = 0;
-        int64_t parent_generation = 0;
-        int64_t scope = 0;
-        uint64_t hash = 0;
-        std::vector<int64_t> blocks;  // of each group; 0: none
-    };
     // sequence_ops.cpp
     bool create(const Op &op);
     bool end(const Op &op);
@@ -423,17 +414,23 @@ class World {
     uint64_t new_to(const Lease &lease, const std::vector<int32_t> &ids) const;
     bool is_published_now(GroupBlock block) const;
     void give_blocks(Lease &lease, uint32_t group, const std::vector<int32_t> &ids);
-    void check_found(const Lease &lease, GroupBlock block, const std::vector<Content> &wanted);
-    void note_named(Lease &lease, const Sequence &run, const std::vector<int32_t> &ids,
-                    const std::vector<int32_t> &named);
     bool take(const Op &op);
     bool give(const Op &op);
     bool pin(const Op &op);
-    bool match(const Op &op);
-    bool publish(const Op &op);
     bool forget_blocks(const Op &op);
     bool evict(const Op &op);
     void judge_evicted(uint32_t group, int32_t id);
+    // lease_runs.cpp
+    std::vector<Content> block_at(const Sequence &run, size_t entry) const;
+    void check_found(const Lease &lease, GroupBlock block, const std::vector<Content> &wanted);
+    bool match(const Op &op);
+    bool publish(const Op &op);
+    bool take_places(Lease &lease, uint32_t places, std::vector<int32_t> &ids);
+    bool judge_publish(uint32_t bad, quire_status status, const Snapshot &before);
+    void note_named(Lease &lease, const Sequence &run, const std::vector<int32_t> &ids,
+                    const std::vector<int32_t> &named, uint32_t blocks);
+    void judge_together(uint32_t group, const std::vector<Node> &nodes,
+                        const std::set<int32_t> &cached, const std::set<int32_t> &evicted);
     // lease_at_once.cpp
     struct Inserted {
         std::vector<int64_t> tokens;
@@ -454,8 +451,7 @@ class World {
     void take_inserted(Lease &lease, const Sequence &run, const std::vector<int32_t> &own,
                        const std::vector<int32_t> &named, uint32_t blocks, uint32_t cached,
                        uint32_t from_tree);
-    void note_released(const std::vector<int32_t> &ids, uint32_t groups, uint32_t places,
-                       bool in_order);
+    void note_released(const std::vector<int32_t> &ids, uint32_t places, bool in_order);
     bool judges_order(uint32_t group) const;
     void judge_order(uint32_t group, const std::set<int32_t> &before,
                      const std::vector<int32_t> &ids);
