@@ -31,7 +31,7 @@ void Chooser::lease_op() {
     } else if (pick < 18 && on(Feature::reset)) {
         push(OpKind::forget, {id, group, draw});
     } else if (pick < 22 && on(Feature::reset)) {
-        push(OpKind::evict, {group, rng.below(6)});
+        push(OpKind::evict, {group, rng.below(6) * (c.uniform() ? 1 : 4)});
     } else if (!world_->open) {
         push(OpKind::begin, {next_step_++, rng.below(c.queues), 0, 0});
     } else if (pick < 40) {
@@ -46,6 +46,7 @@ void Chooser::lease_op() {
         push(OpKind::publish, {id, doc, rng.range(1, std::max(1u, c.max_tokens / c.span()))});
         if (!on(Feature::at_once)) return;
         Op &publish = queue_.back();
+        if (!c.uniform()) publish.f[2] = at_once_rng_.range(1, std::min(2u, publish.f[2]));
         if (at_once_rng_.percent(10)) publish.f[3] = at_once_rng_.range(1, 5);
         if (at_once_rng_.percent(30)) publish.f[4] = at_once_rng_.range(1, 1u << 16);
     }
@@ -65,7 +66,7 @@ void Chooser::lease_at_once(uint32_t id) {
     const uint32_t pick = rng.below(one || rng.percent(10) ? 100 : 70);
     if (pick < 25) {
         push(OpKind::find, {id, doc, tokens, QUIRE_MATCH_TOUCH});
-        if (rng.percent(80)) push(OpKind::evict, {group, rng.range(1, 5)});
+        if (rng.percent(80)) push(OpKind::evict, {group, rng.range(1, 5) * (c.uniform() ? 1 : 4)});
     } else if (pick < 35) {
         push(OpKind::find, {id, doc, tokens, rng.percent(20) ? rng.range(3, 4) : 0});
     } else if (pick < 50) {

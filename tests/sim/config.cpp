@@ -185,6 +185,21 @@ void make_recurrent(Config &config) {
     }
 }
 
+// Gives most caches whose places are long room for a few of them, which leases take whole.
+void widen_pools(Config &config) {
+    Rng rng(mix(config.seed, 0x517E1));
+    if (rng.percent(25)) return;
+    uint32_t all = 0;
+    for (uint32_t g = 0; g < config.groups.size(); ++g) {
+        GroupConfig &group = config.groups[g];
+        const uint32_t place = config.span() / config.block_size(g);
+        group.blocks = std::max(group.blocks, place * rng.range(2, 6) + rng.range(2, 6));
+        all += group.blocks;
+    }
+    for (GroupConfig &group : config.groups)
+        if (config.one_pool()) group.blocks = all;
+}
+
 // Gives the groups of a cache without memory, one of which sees all tokens, blocks of different
 // sizes. Drawn apart.
 void resize_groups(Config &config) {
@@ -201,6 +216,7 @@ void resize_groups(Config &config) {
         if (group.sink != 0) group.sink = rng.range(1, 2 * group.block_tokens);
     }
     config.max_tokens = rng.range(2, 6) * config.span() + rng.below(6);
+    if (config.has(Feature::leases)) widen_pools(config);
 }
 
 // Gives its blocks so many tokens, and its windows and sequences as many blocks as before.

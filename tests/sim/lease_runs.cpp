@@ -124,16 +124,16 @@ bool World::publish(const Op &op) {
     if (!open || lease == nullptr || places == 0) return false;
     std::vector<int32_t> ids;
     if (!take_places(*lease, places, ids)) return true;
-    // A run that is spoilt is no document's, so that the tree has none of it.
-    uint32_t bad = op.f[3];
-    const Sequence run =
-        run_of(*lease, bad != 0 ? 6000 + lease->id : op.f[1], places * config.span());
+    // A run whose blocks are wrong is no document's, so that the tree has none of it.
+    const uint32_t bad = op.f[3];
+    const Sequence run = run_of(*lease, op.f[1], places * config.span());
     std::vector<uint32_t> tokens = run.tokens;
     std::vector<int32_t> sent = ids;
     const auto parts = config.place_blocks();
     const size_t own = op.f[4] % ids.size();
     const uint32_t kind = config.groups[parts[own % parts.size()].first].kind;
     if (bad == kNoPlace && config.span() == 1) return true;
+    if (bad > kNoToken) tokens[0] = config.vocabulary + static_cast<uint32_t>(ops_);
     if (bad == kNoPlace) tokens.pop_back();
     if (bad == kNoToken) tokens[op.f[4] % tokens.size()] = QUIRE_TOKEN_UNKNOWN;
     for (size_t at = 0; at < ids.size(); ++at) {

@@ -155,12 +155,29 @@ uint32_t World::agreeing(const Sequence &seq, uint32_t begin, const Node &node) 
     return least;
 }
 
+// Whether all blocks of the node, and it has one, hold the sequence's place from token `from` on.
+bool World::holds_place(const Node &node, const Sequence &seq, uint32_t from) const {
+    const auto parts = config.place_blocks();
+    bool any = false;
+    for (size_t i = 0; i < std::min(parts.size(), node.blocks.size()); ++i) {
+        if (node.blocks[i] == 0) continue;
+        const auto [g, at] = parts[i];
+        const Tier tier = (node.blocks[i] & kHostBit) != 0 ? kHost : kDevice;
+        uint64_t hash = kFullBlock;
+        for (uint32_t p = from + at; p < from + at + config.block_size(g); ++p)
+            hash = mix(hash, make_content(seq.tenant, mix(seq.chain[p], epoch_)));
+        if (block_hash(tier, g, static_cast<int32_t>(node.blocks[i] & ~kHostBit)) != hash)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
 // The node of the last whole block before `begin`: by what its blocks hold, on either level. Null:
 // there is no such block, or the model does not know its node.
 const Node *World::node_before(const std::vector<Node> &nodes, const Sequence &seq,
                                uint32_t begin) {
     const Node *last = nullptr;
-    const auto parts = config.place_blocks();
     for (uint32_t from = 0; from < begin; from += config.span()) {
         const Node *next = nullptr;
         for (const Node &node : nodes) {
@@ -168,18 +185,7 @@ const Node *World::node_before(const std::vector<Node> &nodes, const Sequence &s
                                                  : node.parent == last->id &&
                                                        node.parent_generation == last->generation;
             if (!follows) continue;
-            for (size_t i = 0; i < std::min(parts.size(), node.blocks.size()); ++i) {
-                if (node.blocks[i] == 0) continue;
-                const auto [g, at] = parts[i];
-                const Tier tier = (node.blocks[i] & kHostBit) != 0 ? kHost : kDevice;
-                uint64_t hash = kFullBlock;
-                for (uint32_t p = from + at; p < from + at + config.block_size(g); ++p)
-                    hash = mix(hash, make_content(seq.tenant, mix(seq.chain[p], epoch_)));
-                if (block_hash(tier, g, static_cast<int32_t>(node.blocks[i] & ~kHostBit)) != hash)
-                    break;
-                next = &node;
-                if (config.uniform()) break;
-            }
+            if (holds_place(node, seq, from)) next = &node;
         }
         if (next == nullptr) return nullptr;
         last = next;

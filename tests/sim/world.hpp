@@ -201,6 +201,7 @@ class World {
     uint32_t agreeing(const Sequence &seq, uint32_t begin, const Node &node);
     uint32_t due_part(const std::vector<Node> &nodes, const Sequence &seq, uint32_t begin,
                       uint32_t most);
+    bool holds_place(const Node &node, const Sequence &seq, uint32_t from) const;
     const Node *node_before(const std::vector<Node> &nodes, const Sequence &seq, uint32_t begin);
     void check_part(const Row &row);
     void check_partial_refusals(const quire_cache_desc &good);
