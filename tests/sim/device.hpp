@@ -87,6 +87,8 @@ enum FaultKind : uint32_t {
     kFaultShorter = 20,
     kFaultDirty = 21,
     kFaultForget = 22,
+    kFaultSwapped = 23,  // two blocks of a place, as a match names them
+    kFaultApart = 24,    // a block less of what an eviction says
     kFaultOther = 13,  // not planted: what else only a lost device refuses
 };
 

@@ -374,6 +374,7 @@ bool World::evict(const Op &op) {
         for (uint32_t g = 0; g < blocks_.size(); ++g)
             if (config.pool_of(g) == config.pool_of(group)) judge_evicted(g, ids[i]);
     judge_order(group, cached, {ids.begin(), ids.begin() + evicted});
+    if (!nodes.empty() && evicted != 0 && makes(kFaultApart)) --evicted;
     judge_together(group, nodes, all, {ids.begin(), ids.begin() + evicted});
     if (lone_) lone_->evicted({ids.begin(), ids.begin() + evicted}, op.f[1], tree);
     evicted_by_call_ += evicted;

@@ -4,6 +4,7 @@
 // places, each with blocks of all groups (Config::place_blocks).
 #include <algorithm>
 
+#include "device.hpp"
 #include "leases_only.hpp"
 #include "world.hpp"
 
@@ -72,6 +73,10 @@ bool World::match(const Op &op) {
         judge_shortage(*lease, result, before);
         return true;
     }
+    // Two blocks of a group, where the place has them.
+    for (size_t at = 1; at < parts.size() && result.blocks != 0; ++at)
+        if (parts[at].first == parts[at - 1].first && makes(kFaultSwapped))
+            std::swap(ids[at], ids[at - 1]);
     if (lone_) lone_->judge_found(*lease, run, places, ids.data(), result.blocks);
     if (lone_ && how == QUIRE_MATCH_TOUCH) lone_->touched(ids.data(), result.blocks);
     if (how != QUIRE_MATCH_PIN) unchanged(before, "match-effect");
