@@ -89,7 +89,7 @@ enum FaultKind : uint32_t {
     kFaultForget = 22,
     kFaultSwapped = 23,  // two blocks of a place, as a match names them
     kFaultApart = 24,    // a block less of what an eviction says
-    kFaultOther = 13,  // not planted: what else only a lost device refuses
+    kFaultOther = 13,    // not planted: what else only a lost device refuses
 };
 
 // `count` calls of its kind fail: the first after `after` good ones, and then each after `every`.
