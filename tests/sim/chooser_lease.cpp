@@ -144,6 +144,8 @@ void Chooser::lone_idle() {
         const uint32_t few = std::max(3u, c.groups[0].blocks * 2 / 3);
         push(OpKind::migrate, {rng.percent(20) ? 0 : rng.range(2, rng.percent(70) ? few : 40), 0,
                                rng.percent(10) ? rng.range(1, 5) : 0});
+    } else if (pick < 25 && c.device != 0) {
+        push(OpKind::attach, {rng.below(2), 1});
     } else if (pick < 30) {
         push(OpKind::unserved, {rng.below(8), rng.below(16)});
     } else if (pick < 33) {

@@ -132,7 +132,10 @@ void World::run_step(Step &step) {
     sums_.recomputes += step.preemptions - step.swaps;
     for (const Undo &undo : step.undo)
         if (Sequence *seq = undo.preempted ? find(undo.before.id) : nullptr) inherit(step, *seq);
+    if (on_device() && lone_) kernel_ = 1;
+    set_depends(step.actor.bit);
     write_leased(step);
+    kernel_ = kNoKernel;
     for (size_t i = 0; i < step.rows.size(); ++i) {
         if (on_device()) kernel_ = i + 1;
         run_row(step, step.rows[i]);
@@ -141,8 +144,10 @@ void World::run_step(Step &step) {
         if (on_device()) kernel_ = i + 1 + step.rows.size();
         read_row(step, step.rows[i]);
     }
-    kernel_ = kNoKernel;
+    kernel_ = on_device() && lone_ ? 2 : kNoKernel;
+    set_depends(step.actor.bit);
     read_leased(step);
+    kernel_ = kNoKernel;
     for (const Row &row : step.rows) {
         asked_.erase(row.seq);
         note_first_block(*find(row.seq), row.seq);

@@ -87,9 +87,10 @@ enum FaultKind : uint32_t {
     kFaultShorter = 20,
     kFaultDirty = 21,
     kFaultForget = 22,
-    kFaultSwapped = 23,  // two blocks of a place, as a match names them
-    kFaultApart = 24,    // a block less of what an eviction says
-    kFaultOther = 13,    // not planted: what else only a lost device refuses
+    kFaultSwapped = 23,    // two blocks of a place, as a match names them
+    kFaultUnwritten = 25,  // a block of a lease that is not written on the devices
+    kFaultApart = 24,      // a block less of what an eviction says
+    kFaultOther = 13,      // not planted: what else only a lost device refuses
 };
 
 // `count` calls of its kind fail: the first after `after` good ones, and then each after `every`.

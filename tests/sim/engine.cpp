@@ -112,11 +112,34 @@ bool World::advance(const Op &op) {
 void World::begin_kernels(Step &step) {
     for (Shard &shard : shards_) {
         shard.kernels.clear();
-        for (size_t i = 0; i < 1 + 2 * step.rows.size(); ++i) {
+        const size_t of_leases = lone_ ? 2 : 0;
+        for (size_t i = 0; i < 1 + 2 * step.rows.size() + of_leases; ++i) {
             shard.kernels.push_back(std::make_shared<Kernel>());
             shard.kernels.back()->step = step.id;
         }
     }
+}
+
+// The engine writes a block of a lease when nothing is unfinished, and waits until it is written.
+void World::write_now(const std::vector<Content> &contents, int32_t block) {
+    if (!on_device() || makes(kFaultUnwritten)) return;
+    for (Shard &shard : shards_) shard.kernels.assign(1, std::make_shared<Kernel>());
+    kernel_ = 0;
+    for (uint32_t p = 0; p < contents.size(); ++p) note_slot({}, 0, block, p, p, contents[p], true);
+    kernel_ = kNoKernel;
+    for (Shard &shard : shards_) {
+        shard.fake->enqueue(shard.queue_index[0], shard.kernels[0]);
+        shard.kernels.clear();
+    }
+    wait_for_devices();
+}
+
+void World::wait_for_devices() {
+    for (size_t i = 0; i < shards_.size(); ++i)  // shards may wait for each other
+        for (Shard &shard : shards_) shard.fake->drain();
+    for (Shard &shard : shards_)
+        if (shard.fake->idle()) shard.fake->see_idle();
+    check_devices();
 }
 
 void World::set_depends(uint8_t depends) {

@@ -207,6 +207,7 @@ void World::fill_block(const Sequence &run, uint32_t place, int32_t block) {
     actor.queue = kHostQueue;
     actor.clock = host_clock_;
     actor.clock[kHostQueue] = ++host_clock_[kHostQueue];
+    if (on_device()) actor.clock.fill(~0u);
     const std::vector<Content> contents = block_of(run, place);
     const bool wrong = makes(kFaultFill);
     for (uint32_t p = 0; p < config.block_tokens; ++p) {
@@ -220,6 +221,7 @@ void World::fill_block(const Sequence &run, uint32_t place, int32_t block) {
         memory_.write(0, block, p, content, 0, actor);
         memory_.note_token(0, block, p);
     }
+    write_now(contents, block);
 }
 
 // What its `bad` does to the call; false: that cannot be done here.
@@ -277,6 +279,7 @@ bool World::insert(const Op &op) {
     own.resize(places);
     const auto from_tree = static_cast<uint32_t>(known.size());
     const bool busy = open || !committed.empty();
+    if (!busy) wait_for_devices();
     const bool full = config.groups[0].kind == QUIRE_GROUP_FULL;
     const bool latent = config.groups[0].kind == QUIRE_GROUP_LATENT;
     const bool can = config.groups.size() == 1 && (full || latent) &&
@@ -368,6 +371,7 @@ void World::note_released(const std::vector<int32_t> &ids, uint32_t places, bool
 bool World::judges_order(uint32_t group) const {
     if (released_at_ == 0 || released_at_ + 1 != changes_ || !committed.empty() || open)
         return false;
+    if (on_device()) return false;  // a step that is done may not have been noticed
     return !config.one_pool() && config.windowless() && group < released_.size() &&
            q_->cache_dump != nullptr;
 }

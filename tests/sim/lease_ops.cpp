@@ -143,7 +143,7 @@ void World::hold(Lease &lease, GroupBlock block) { ++lease.held[block]; }
 std::vector<int32_t> World::take_blocks(Lease &lease, uint32_t group, uint32_t count) {
     std::vector<int32_t> ids(count);
     // Items of the step that publish may keep blocks until its commit.
-    const bool alone = open->rows.empty() && config.groups.size() == 1;
+    const bool alone = open->rows.empty() && config.groups.size() == 1 && open->began_idle;
     const uint64_t room_before = alone ? room() : 0;
     const Snapshot before = look(true);
     const auto tree = lone_ ? lone_->look() : LeasesOnly::Before{};

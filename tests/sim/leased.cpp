@@ -33,6 +33,7 @@ void World::write_leased(const Step &step) {
             memory_.write(group, id, p, use.contents[p], is_published ? unfinished : step.actor.bit,
                           step.actor);
             if (is_published) memory_.note_token(group, id, p);
+            note_slot({}, group, id, p, p, use.contents[p], true);
         }
         if (memory_.must_zero(group, id) != 0)
             fail("not-zeroed",
@@ -50,6 +51,7 @@ void World::read_leased(const Step &step) {
         const auto [group, id] = use.block;
         for (uint32_t p = 0; p < config.block_size(group); ++p) {
             const Content found = memory_.read(group, id, p, step.actor);
+            note_slot({}, group, id, p, p, use.contents[p], false);
             if (found == use.contents[p]) continue;
             fail("lease-content", "step %u lease %u group %u: block %d place %u holds %s", step.id,
                  use.lease, group, id, p,

@@ -80,7 +80,7 @@ bool World::begin(const Op &op) {
     build(items, op.f[1] % config.queues);
     auto step = std::make_unique<Step>();
     step->id = id;
-    step->began_idle = device_idle();
+    step->began_idle = device_idle() && (!lone_ || !on_device() || committed.empty());
     step->queue = op.f[1] % config.queues;
     step->flags = op.f[2] ? QUIRE_STEP_MAY_PREEMPT : 0;
     quire_step_desc desc{};

@@ -138,7 +138,6 @@ void World::close() {
         end(op);
     }
     audit();
-    if (lone_) lone_->close();
     if (follower_) follower_->close();
     if (on_device()) {
         Op op;
@@ -147,6 +146,7 @@ void World::close() {
         begin(op);
         abort();
     }
+    if (lone_) lone_->close();
     for (Batch &batch : batches)
         expect(q_->batch_destroy(batch.batch, &error_), {QUIRE_OK}, "batch_destroy at the end");
     count_levels();

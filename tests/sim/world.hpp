@@ -303,6 +303,8 @@ class World {
     void settle_devices();
     void begin_kernels(Step &step);
     void enqueue_kernels(Step &step);
+    void write_now(const std::vector<Content> &contents, int32_t block);
+    void wait_for_devices();
     void set_depends(uint8_t depends);
     void note_slot(const Sequence &seq, uint32_t group, int32_t block, uint32_t place,
                    uint32_t token, Content content, bool is_write);
