@@ -25,6 +25,7 @@ struct Lease {
     std::map<GroupBlock, uint32_t> held;                  // how often
     std::map<GroupBlock, std::vector<Content>> contents;  // where they are known
     uint64_t lost = 0;                                    // blocks_lost, when looked at last
+    uint64_t left = 0;                                    // blocks that left it by failures
 };
 
 // The step's work in one block.

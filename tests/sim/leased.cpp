@@ -117,6 +117,7 @@ void World::take_failure_of_leases(const std::map<GroupBlock, Zeros> &leaving) {
                      lease->id, block.second, block.first);
             if (stays) memory_.must_zero(block.first, block.second) = 0;
             tally_->lease_lost += !stays;
+            lease->left += !stays;
             if (!stays) lease->contents.erase(block);
             at = stays ? std::next(at) : lease->held.erase(at);
         }
@@ -177,10 +178,24 @@ void World::audit_leases(std::vector<std::vector<uint8_t>> &named, std::vector<u
                  static_cast<unsigned long long>(info.blocks_held),
                  static_cast<unsigned long long>(info.holds), listed.size(),
                  static_cast<unsigned long long>(holds));
+        // Where nothing that is published can depend on a step, nothing is withdrawn.
+        if (lone_ && info.blocks_lost != lease->left)
+            fail("lease-info", "lease %u says that it lost %llu blocks; %llu left it", lease->id,
+                 static_cast<unsigned long long>(info.blocks_lost),
+                 static_cast<unsigned long long>(lease->left));
         lease->lost = info.blocks_lost;
         total += listed.size();
         for (size_t n = 0; n < namespaces.size(); ++n)
             if (namespaces[n].id == lease->ns) held[n] += listed.size();
+        quire_namespace_info space{};
+        space.struct_size = sizeof space;
+        expect(q_->namespace_get_info(cache_, info.ns, &space, &error_), {QUIRE_OK},
+               "quire_namespace_get_info");
+        const auto lent = std::count_if(leases.begin(), leases.end(),
+                                        [&](const auto &other) { return other->ns == lease->ns; });
+        if (space.leases != static_cast<uint64_t>(lent))
+            fail("lease-info", "namespace %u says %llu leases; it has %lld", lease->ns,
+                 static_cast<unsigned long long>(space.leases), static_cast<long long>(lent));
         if (!open)
             for (const auto &[block, contents] : lease->contents)
                 check_found(*lease, block, contents);
