@@ -287,8 +287,9 @@ QUIRE_EXPORT quire_status quire_lease_forget(quire_cache *cache, quire_lease lea
  * found any more, and count as cached until they are evicted. With QUIRE_CACHE_ONE_POOL any group
  * stands for the pool, whose blocks are evicted whichever groups they are of.
  *
- * Where a group of full attention has several blocks in a place, those that are cached go together;
- * the call ends before a place of which they do not all fit into `count`.
+ * Where a group of full attention has several blocks in a place, those that are cached go together,
+ * whatever may still touch the others; the call ends before a place of which they do not all fit
+ * into `count`.
  *
  * ids      [count] receives the blocks of the group, or of the pool, that are free now; not those
  *          of the same places in other groups
