@@ -42,16 +42,20 @@ uint32_t Journal::evict_oldest(uint32_t group, int32_t *ids, uint32_t room) {
     if (block == kNone || room == 0) return 0;
     const uint32_t of = pool[block].group, node = pool[block].node;  // the group that loses it
     const bool is_whole = full_[of];
-    uint32_t count = 0;
-    ids[count++] = static_cast<int32_t>(block);
-    for (uint32_t e = tree_.first_entry(of); is_whole && e < tree_.first_entry(of + 1); ++e) {
-        const uint32_t other = tree_.blocks(node)[e];
-        const bool leaves = other != kNullBlock && other != block && !is_on_host(other) &&
-                            pool[other].state == BlockState::cached;
-        if (!leaves) continue;
-        if (count == room) return 0;
-        ids[count++] = static_cast<int32_t>(other);
-    }
+    // A node that goes whole takes the other blocks of the group along.
+    auto each_other = [&](auto body) {
+        for (uint32_t e = tree_.first_entry(of); is_whole && e < tree_.first_entry(of + 1); ++e) {
+            const uint32_t other = tree_.blocks(node)[e];
+            const bool leaves = other != kNullBlock && other != block && !is_on_host(other) &&
+                                pool[other].state == BlockState::cached;
+            if (leaves) body(other);
+        }
+    };
+    uint32_t count = 1;
+    each_other([&](uint32_t) { ++count; });
+    if (count > room) return 0;
+    *ids = static_cast<int32_t>(block);
+    each_other([&](uint32_t other) { *++ids = static_cast<int32_t>(other); });
     ++evictions_;
     look_ahead(number_of_pool(group), block);
     note_losses(node, is_whole ? 0 : of, is_whole ? group_count_ : of + 1);
