@@ -94,6 +94,26 @@ quire_group_desc describe_group(const Group &group, const Config &config, Rng &r
 
 }  // namespace
 
+uint32_t Config::place_blocks() const { return static_cast<uint32_t>(blocks_of_place(0).size()); }
+
+std::vector<PlaceBlock> Config::blocks_of_place(uint32_t place) const {
+    std::vector<PlaceBlock> blocks;
+    for (uint32_t g = 0; g < group_count(); ++g) {
+        const uint32_t count = span / groups[g].block_tokens;
+        for (uint32_t k = 0; k < count; ++k) blocks.push_back({g, place * count + k});
+    }
+    return blocks;
+}
+
+std::vector<PlaceBlock> Config::blocks_of_places(uint32_t places) const {
+    std::vector<PlaceBlock> blocks;
+    for (uint32_t i = 0; i < places; ++i) {
+        const auto more = blocks_of_place(i);
+        blocks.insert(blocks.end(), more.begin(), more.end());
+    }
+    return blocks;
+}
+
 uint32_t Config::largest_block() const {
     uint32_t largest = 0;
     for (const Group &group : groups) largest = std::max(largest, group.block_tokens);

@@ -55,6 +55,12 @@ struct Group {
     }
 };
 
+// A block of a run of tokens: the group, and which of the group's blocks.
+struct PlaceBlock {
+    uint32_t group;
+    uint32_t place;
+};
+
 struct Config {
     std::vector<Group> groups;
     uint32_t block_tokens = 0;
@@ -82,6 +88,10 @@ struct Config {
     uint32_t group_count() const { return static_cast<uint32_t>(groups.size()); }
     uint32_t pool_count() const { return one_pool ? 1 : group_count(); }
     uint32_t largest_block() const;
+    // How many ids a place of a lease's run has, and which they are (lease.h).
+    uint32_t place_blocks() const;
+    std::vector<PlaceBlock> blocks_of_place(uint32_t place) const;
+    std::vector<PlaceBlock> blocks_of_places(uint32_t places) const;
 };
 
 Config draw_config(Rng &rng);

@@ -102,16 +102,16 @@ int32_t find_leased(World &world, const Lease &lease, const Step &step, uint32_t
     return found;
 }
 
-// One block per place and group, as many places as the lease has content for.
+// The blocks of as many places as the lease has content for.
 std::vector<int32_t> choose_leased(World &world, const Lease &lease, const Step &step,
                                    const std::vector<uint64_t> &chain, uint32_t places) {
     std::vector<int32_t> chosen;
     for (uint32_t i = 0; i < places; ++i) {
         std::vector<int32_t> row;
         bool lacking = false;
-        for (uint32_t g = 0; g < world.config.group_count(); ++g) {
+        for (const auto &[g, index] : world.config.blocks_of_place(i)) {
             int32_t number =
-                find_leased(world, lease, step, g, block_content(world.config, g, chain, i));
+                find_leased(world, lease, step, g, block_content(world.config, g, chain, index));
             const bool may_lack = world.config.groups[g].windowed();
             lacking |= number == 0 && !may_lack;
             if (may_lack && world.rng.chance(.2)) number = 0;
@@ -148,25 +148,23 @@ void check_named(World &world, Step &step, uint32_t index, const std::vector<uin
 void World::publish_leased(Step &step, uint32_t index, std::vector<uint32_t> tokens) {
     const uint64_t lease = leases[index].handle;
     auto result = made<quire_lease_result>();
-    if (config.mixed || config.no_prefix || config.all_forget) {
+    if (config.no_prefix || config.all_forget) {
         std::vector<int32_t> numbers(200, 0);
         const auto before = snapshot();
         const int32_t status =
             api->lease_publish(cache, step.handle, lease, tokens.data(), tokens.size(),
                                numbers.data(), numbers.data(), &result, message());
-        if (status >= 0 && (!config.mixed || result.blocks != 0))
-            fail("publish_unsup", "a cache that publishes nothing answered ", status);
+        if (status >= 0) fail("publish_unsup", "a cache that publishes nothing answered ", status);
         count(join("publish refused ", status, ": ", refusal(status)));
         return unchanged(before, "refused_changed", "publish");
     }
-    const uint32_t groups = config.group_count();
     const auto chain =
         chain_of({namespaces[leases[index].ns].serial, leases[index].key_set, 0, 0}, tokens);
-    const uint32_t most = static_cast<uint32_t>(tokens.size()) / config.block_tokens;
+    const uint32_t most = static_cast<uint32_t>(tokens.size()) / config.span;
     const auto given = choose_leased(*this, leases[index], step, chain, most);
-    const uint32_t places = static_cast<uint32_t>(given.size()) / groups;
+    const uint32_t places = static_cast<uint32_t>(given.size()) / config.place_blocks();
     if (places == 0) return;
-    tokens.resize(size_t{places} * config.block_tokens);
+    tokens.resize(size_t{places} * config.span);
     std::vector<int32_t> named(given.size(), -5);
     std::vector<int32_t> in_place = given;
     const bool alias = rng.chance(.3);
@@ -181,14 +179,23 @@ void World::publish_leased(Step &step, uint32_t index, std::vector<uint32_t> tok
         return unchanged(before, "refused_changed", "publish");
     }
     if (alias) named = in_place;
-    for (uint32_t at = 0; at < named.size(); ++at)
-        check_named(*this, step, index, block_content(config, at % groups, chain, at / groups),
-                    at % groups, given[at], named[at]);
-    count("publish ok");
+    const auto blocks = config.blocks_of_places(places);
+    for (uint32_t at = 0; at < named.size(); ++at) {
+        const auto [group, number] = blocks[at];
+        check_named(*this, step, index, block_content(config, group, chain, number), group,
+                    given[at], named[at]);
+    }
+    count(config.mixed ? "publish mixed ok" : "publish ok");
     published_exactly = false;
     if (!rng.chance(.7)) return;
-    for (uint32_t at = 0; at < named.size(); ++at)
-        if (given[at] != 0 && given[at] != named[at]) give(step, index, at % groups, given[at], 1);
+    for (uint32_t at = 0; at < named.size(); ++at) {
+        if (given[at] == 0 || given[at] == named[at]) continue;
+        // Places that share a block's tokens and differ in later ones have the same content there:
+        // the block may be another place's, and its content is not there before the step.
+        const auto own = leases[index].blocks.find({blocks[at].group, given[at]});
+        if (own == leases[index].blocks.end() || own->second.published_in == step.id) continue;
+        give(step, index, blocks[at].group, given[at], 1);
+    }
 }
 
 void World::give_some(Step &step, uint32_t index) {
@@ -248,25 +255,23 @@ void World::pin(Step &step, uint32_t index) {
 
 namespace {
 
-// One block that a match found, of `places` in all.
-void check_match(const Config &config, uint32_t group, uint32_t place, uint32_t places,
-                 int32_t number) {
+// One block that a match found, which ends at token `next`.
+void check_match(const Config &config, const PlaceBlock &block, uint32_t next, int32_t number) {
     if (number < 0) fail("match_id", "block ", number);
+    const auto [group, place] = block;
     const Group &own = config.groups[group];
+    const uint32_t begin = place * own.block_tokens, end = begin + own.block_tokens;
     bool must = true;
-    if (own.recurrent()) must = place + 1 == places;
+    if (own.recurrent()) must = end == next;
     if (own.windowed()) {
-        const uint32_t next = places * config.block_tokens;
-        const uint32_t begin = place * config.block_tokens;
-        must = begin + config.block_tokens > own.first_seen(next) ||
-               (own.kind == QUIRE_GROUP_WINDOW && begin < own.sink);
+        must = end > own.first_seen(next) || (own.kind == QUIRE_GROUP_WINDOW && begin < own.sink);
         if (!must && number != 0)
-            fail("match_window", "place ", place, " of group ", group,
+            fail("match_window", "block ", place, " of group ", group,
                  " is named though the next token does not see it");
     }
     if (must && number == 0)
-        fail("match_null", "place ", place, " of ", places, " group ", group, " kind ", own.kind,
-             " is 0");
+        fail("match_null", "block ", place, " of group ", group, " kind ", own.kind,
+             " is 0 in a match up to ", next);
 }
 
 }  // namespace
@@ -275,7 +280,7 @@ void World::match_leased(Step &step, uint32_t index, std::vector<uint32_t> token
     Lease &lease = leases[index];
     if (rng.chance(.5)) tokens.push_back(99);
     const uint32_t how = rng.below(3);
-    std::vector<int32_t> numbers(300, -6);
+    std::vector<int32_t> numbers(tokens.size() / config.span * config.place_blocks() + 9, -6);
     auto result = made<quire_lease_result>();
     const auto before = snapshot();
     const int32_t status = api->lease_match(cache, step.handle, lease.handle, tokens.data(),
@@ -285,23 +290,19 @@ void World::match_leased(Step &step, uint32_t index, std::vector<uint32_t> token
     if (status != 0) {
         const std::string why = refusal(status);
         unchanged(before, "refused_changed", "match");
-        if (status < 0 && !config.all_forget && !config.mixed) fail("match", status, " ", why);
+        if (status < 0 && !config.all_forget) fail("match", status, " ", why);
         return count(join("match ", status));
     }
     if (how == QUIRE_MATCH_LOOK) unchanged(before, "look_changed", "match LOOK");
-    if (config.mixed) {
-        if (result.blocks != 0) fail("match_mixed", "found ", result.blocks, " in a mixed cache");
-        return count("match mixed: 0 blocks");
-    }
-    if (size_t{result.blocks} * config.block_tokens > tokens.size())
-        fail("match_n", result.blocks, " blocks for ", tokens.size(), " tokens");
+    if (size_t{result.blocks} * config.span > tokens.size())
+        fail("match_n", result.blocks, " places for ", tokens.size(), " tokens");
     const auto chain = chain_of({namespaces[lease.ns].serial, lease.key_set, 0, 0}, tokens);
-    const uint32_t groups = config.group_count();
-    for (uint32_t at = 0; at < result.blocks * groups; ++at) {
-        const uint32_t group = at % groups;
-        check_match(config, group, at / groups, result.blocks, numbers[at]);
+    const auto blocks = config.blocks_of_places(result.blocks);
+    for (uint32_t at = 0; at < blocks.size(); ++at) {
+        const auto [group, place] = blocks[at];
+        check_match(config, blocks[at], result.blocks * config.span, numbers[at]);
         if (numbers[at] == 0 || how != QUIRE_MATCH_PIN) continue;
-        const auto content = block_content(config, group, chain, at / groups);
+        const auto content = block_content(config, group, chain, place);
         LeaseBlock &own = lease.blocks[{group, numbers[at]}];
         if (own.holds++ == 0) {
             own.known = true;
@@ -309,9 +310,10 @@ void World::match_leased(Step &step, uint32_t index, std::vector<uint32_t> token
         }
         step.checks.push_back({group, numbers[at], content, namespaces[lease.ns].serial, index});
     }
-    for (size_t i = size_t{result.blocks} * groups; i < numbers.size(); ++i)
+    for (size_t i = blocks.size(); i < numbers.size(); ++i)
         if (numbers[i] != -6) fail("match_wrote", "entry ", i, " past the result was written");
-    count(join("match how ", how, " found ", result.blocks != 0 ? ">0" : "0"));
+    count(join(config.mixed ? "match mixed how " : "match how ", how, " found ",
+               result.blocks != 0 ? ">0" : "0"));
 }
 
 }  // namespace hybrid

@@ -60,7 +60,7 @@ void World::use_lease_outside() {
         lease.blocks.clear();
     }
     if (choice == 3 && !lease.blocks.empty()) forget_leased(lease);
-    if (choice == 4 && !config.mixed) look_without_step(lease);
+    if (choice == 4) look_without_step(lease);
 }
 
 void World::forget_leased(Lease &lease) {
@@ -90,7 +90,7 @@ void World::look_without_step(Lease &lease) {
     std::vector<uint32_t> tokens;
     for (uint32_t i = 0; i < kTokens; ++i) tokens.push_back(stream_token(stream, i));
     execute_all();
-    std::vector<int32_t> numbers(300, -6);
+    std::vector<int32_t> numbers(kTokens / config.span * config.place_blocks() + 9, -6);
     auto result = made<quire_lease_result>();
     const auto before = snapshot();
     const int32_t status = api->lease_match(cache, 0, lease.handle, tokens.data(), kTokens,
@@ -99,16 +99,16 @@ void World::look_without_step(Lease &lease) {
     unchanged(before, "look_changed", "match LOOK");
     if (status != 0) return;
     const auto chain = chain_of({namespaces[lease.ns].serial, lease.key_set, 0, 0}, tokens);
-    const uint32_t groups = config.group_count();
-    for (uint32_t at = 0; at < result.blocks * groups; ++at) {
+    const auto blocks = config.blocks_of_places(result.blocks);
+    for (uint32_t at = 0; at < blocks.size(); ++at) {
         if (numbers[at] == 0) continue;
-        const uint32_t group = at % groups;
-        const auto wanted = block_content(config, group, chain, at / groups);
+        const auto [group, place] = blocks[at];
+        const auto wanted = block_content(config, group, chain, place);
         const Block &found = block(group, numbers[at], "match0");
         for (size_t i = 0; i < wanted.size(); ++i) {
             const Cell &cell = found[i];
             if (cell.marks != 0 ? spoilt(cell.marks, clock + 1) : cell.content != wanted[i])
-                fail("match_content", "match without a step: place ", at / groups, " group ", group,
+                fail("match_content", "match without a step: block ", place, " of group ", group,
                      " (kind ", config.groups[group].kind, ") block ", numbers[at], " slot ", i,
                      " holds ", cell.marks != 0 ? "what a failed step left" : "other content");
         }
