@@ -130,8 +130,8 @@ type Cache struct {
 	layers      []uint32     // group of each layer
 	shards      atomic.Value // []Shard: where it is now
 	blockTokens int
-	placeTokens int
-	placeBlocks int
+	spanTokens int
+	spanBlocks int
 }
 
 func describeGroups(a *arena, n *counts, groups []Group) *C.quire_group_desc {
@@ -304,8 +304,8 @@ func (i *Instance) NewCache(options CacheOptions) (*Cache, error) {
 		return nil, err
 	}
 	cache.blockTokens = int(info.block_tokens)
-	cache.placeTokens = int(info.place_tokens)
-	cache.placeBlocks = int(info.place_blocks)
+	cache.spanTokens = int(info.span_tokens)
+	cache.spanBlocks = int(info.span_blocks)
 	return cache, nil
 }
 
@@ -315,12 +315,12 @@ func (c *Cache) Groups() []Group { return append([]Group(nil), c.groups...) }
 // BlockTokens returns how many tokens a block holds.
 func (c *Cache) BlockTokens() int { return c.blockTokens }
 
-// PlaceTokens returns in places of how many tokens a prefix is published and found: BlockTokens, or
+// SpanTokens returns in spans of how many tokens a prefix is published and found: BlockTokens, or
 // a span of it where groups have BlockTokens of their own.
-func (c *Cache) PlaceTokens() int { return c.placeTokens }
+func (c *Cache) SpanTokens() int { return c.spanTokens }
 
-// PlaceBlocks returns how many blocks a place has in all groups.
-func (c *Cache) PlaceBlocks() int { return c.placeBlocks }
+// SpanBlocks returns how many blocks a span has in all groups.
+func (c *Cache) SpanBlocks() int { return c.spanBlocks }
 
 // with runs a call on the cache.
 func (c *Cache) with(

@@ -39,10 +39,10 @@ func (c *Cache) Events(restart bool, limit int) ([]Event, bool, error) {
 	}
 	raw := make([]C.quire_cache_event, limit)
 	places := limit
-	if most := 1 + mostTokens/c.placeTokens; places > most {
+	if most := 1 + mostTokens/c.spanTokens; places > most {
 		places = most
 	}
-	tokens := make([]C.quire_token, places*c.placeTokens)
+	tokens := make([]C.quire_token, places*c.spanTokens)
 	var info C.quire_events_info
 	info.struct_size = C.sizeof_quire_events_info
 	_, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {

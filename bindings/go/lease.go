@@ -261,10 +261,10 @@ func (l Lease) Pin(step *Step, group int, ids []int32) (Shortage, error) {
 	return short, err
 }
 
-// Match finds the longest cached run of whole places at the front of tokens, all of it compared,
-// and returns how many places that is. ids is [len(tokens) / PlaceTokens][PlaceBlocks]; it receives
-// the blocks, place by place, and 0 where a group holds none, and entries after the run are not
-// written. A place has a block per group, or where groups have BlockTokens of their own, those of
+// Match finds the longest cached run of whole spans at the front of tokens, all of it compared,
+// and returns how many spans that is. ids is [len(tokens) / SpanTokens][SpanBlocks]; it receives
+// the blocks, span by span, and 0 where a group holds none, and entries after the run are not
+// written. A span has a block per group, or where groups have BlockTokens of their own, those of
 // the first group that fill it, then the next one's, and so on. The step may be nil unless MatchPin
 // is asked; with it, content of unfinished steps counts only on its queues. A shortage, only with
 // MatchPin, is a result. ErrUnsupported: every group of the cache has a window.
@@ -295,11 +295,11 @@ func (l Lease) Match(step *Step, tokens []uint32, how MatchHow,
 }
 
 // Publish makes blocks that the engine filled findable: ids, which is
-// [len(tokens) / PlaceTokens][PlaceBlocks] as Match has it, names those of the lease that hold
-// tokens, a number of whole places. named, as long and possibly the same slice, receives the block
-// that is found at each place from now on. Where that is another one, the tokens were there
+// [len(tokens) / SpanTokens][SpanBlocks] as Match has it, names those of the lease that hold
+// tokens, a number of whole spans. named, as long and possibly the same slice, receives the block
+// that is found at each span from now on. Where that is another one, the tokens were there
 // already: the lease now holds that block as well, and the caller's is for the caller to give back.
-// It returns how many places are new. The engine is trusted for the content of its blocks, and for
+// It returns how many spans are new. The engine is trusted for the content of its blocks, and for
 // nothing else.
 //
 // A shortage is one of the quota, and a result. ErrArg: an id is not one that the lease may
@@ -356,7 +356,7 @@ func (l Lease) Find(tokens []int64, how MatchHow, ids []int32) (int, error) {
 // Insert publishes blocks that the engine filled and gives them back, final at once: what becomes
 // of a request's blocks when it is over, where a lease holds all that is not cached. tokens is a
 // number of whole blocks; slots[i] is the place of token i: block * BlockTokens + i % BlockTokens.
-// named receives the block that is found at each place from now on; where the tokens were there
+// named receives the block that is found at each span from now on; where the tokens were there
 // before, that is not the caller's, which is left alone. It returns how many blocks are new.
 //
 // ErrArg: a token is out of range, or the slots are not those of whole blocks that the lease has
@@ -393,7 +393,7 @@ func (l Lease) run(tokens int) (C.uint32_t, int, error) {
 	}
 	var n counts
 	count := n.u32("the length of tokens", tokens)
-	return count, tokens / l.cache.placeTokens * l.cache.placeBlocks, n.err
+	return count, tokens / l.cache.spanTokens * l.cache.spanBlocks, n.err
 }
 
 // overlap is true for slices that share memory without being the same: the library would read ids
@@ -407,7 +407,7 @@ func overlap(ids, named []int32) bool {
 	return a < b+size && b < a+size
 }
 
-// Forget withdraws published blocks of the lease's namespace, with the same place of all groups,
+// Forget withdraws published blocks of the lease's namespace, of all groups at the same tokens,
 // and returns how many: those that a sequence or another lease holds stay. None of them is found
 // any more, nor anything after them. ErrBusy: a step is open.
 func (l Lease) Forget(group int, ids []int32) (int, error) {
@@ -424,7 +424,7 @@ func (l Lease) Forget(group int, ids []int32) (int, error) {
 }
 
 // Evict evicts up to len(ids) cached blocks of a group, of whichever namespace, the least recently
-// used first, and with each the cached blocks of its place in the other groups. It writes the ids
+// used first, and with each the cached blocks of its span in the other groups. It writes the ids
 // of the group's blocks that are free now, and returns how many. With OnePool any group stands for
 // the pool. A block that is held, or that unfinished work may touch, stays. ErrBusy: a step is
 // open.

@@ -371,8 +371,8 @@ func TestAPlaceHasBlocksOfEverySize(t *testing.T) {
 		Flags: Events})
 	must(t, err)
 	b := &books{t, instance, cache}
-	if b.cache.PlaceTokens() != 12 || b.cache.PlaceBlocks() != 5 {
-		t.Fatal(b.cache.PlaceTokens(), b.cache.PlaceBlocks())
+	if b.cache.SpanTokens() != 12 || b.cache.SpanBlocks() != 5 {
+		t.Fatal(b.cache.SpanTokens(), b.cache.SpanBlocks())
 	}
 	lease := b.lease(LeaseOptions{})
 	ids, named := make([]int32, 5), make([]int32, 5)

@@ -12,7 +12,7 @@ void read_info(const CacheParts &parts, quire_cache_info *out) {
     out->layer_count = books.geometry.layer_count;
     out->block_tokens = books.geometry.block_tokens;
     out->shard_count = books.shards.count();
-    out->place_tokens = books.geometry.span.tokens();
+    out->span_tokens = books.geometry.span.tokens();
     for (uint32_t i = 0; i < books.shards.count(); ++i) {
         out->pool_bytes += books.shards[i].pool_bytes();
         out->host_bytes += books.shards[i].host_bytes();
@@ -22,7 +22,7 @@ void read_info(const CacheParts &parts, quire_cache_info *out) {
     for (uint32_t g = 0; g < books.geometry.group_count; ++g) {
         const GroupGeometry &group = books.geometry.groups[g];
         uint64_t usable = group.blocks - 1;
-        out->place_blocks += group.per_span;
+        out->span_blocks += group.per_span;
         if (group.cross) continue;
         bool counts = group.full || !books.geometry.any_full;
         blocks_of_span += counts ? books.geometry.span.tokens() / group.size.tokens() : 0;

@@ -91,10 +91,10 @@ void World::check_refusals(const quire_cache_desc &desc) {
     info.struct_size = sizeof info;
     expect(q_->cache_get_info(cache_, &info, &error_), {QUIRE_OK}, "quire_cache_get_info");
     const auto entries = static_cast<uint32_t>(config.place_blocks().size());
-    if ((info.place_tokens != config.span() || info.place_blocks != entries) &&
+    if ((info.span_tokens != config.span() || info.span_blocks != entries) &&
         !tolerate("place-info"))
         fail("place-info", "a place has %u tokens and %u blocks; it should have %u and %u",
-             info.place_tokens, info.place_blocks, config.span(), entries);
+             info.span_tokens, info.span_blocks, config.span(), entries);
     if (shares_host()) {
         ++tally_->host_seeds;
         check_host_refusals(desc);

@@ -97,8 +97,8 @@ class CacheInfo:
     max_sequences: int
     pool_bytes: int
     host_bytes: int
-    place_tokens: int
-    place_blocks: int
+    span_tokens: int
+    span_blocks: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,7 +291,7 @@ class Cache(CacheBase):
         restart  forget what was told: everything that is found is told again
         limit    the most events; has_more says that there are others
         """
-        events, tokens = np.zeros(limit, EVENT), np.zeros(limit * self.info.place_tokens, np.uint32)
+        events, tokens = np.zeros(limit, EVENT), np.zeros(limit * self.info.span_tokens, np.uint32)
         info = new("quire_events_info")
         self._call("cache_events", int(restart), ffi.from_buffer("quire_cache_event[]", events),
                    limit, EVENT.itemsize, ffi.from_buffer("quire_token[]", tokens), len(tokens),

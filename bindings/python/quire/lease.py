@@ -110,29 +110,29 @@ class Lease:
 
     def match(self, tokens: elements.Tokens, how: Match = Match.LOOK,
               step: Optional[OpenStep] = None) -> Optional[Any]:
-        """The longest cached run of whole places at the front of `tokens`: ids[place, block], and
-        ids[place] in a cache of one group. A place has a block per group, or where groups have
+        """The longest cached run of whole spans at the front of `tokens`: ids[span, block], and
+        ids[span] in a cache of one group. A span has a block per group, or where groups have
         block_tokens of their own, those of group 0 that fill it, then group 1's, and so on
-        (CacheInfo.place_tokens and place_blocks). Pinning needs the open step."""
+        (CacheInfo.span_tokens and span_blocks). Pinning needs the open step."""
         pointer, count = elements.read_tokens(tokens)
         ids, blocks = self._room(count)
         found = self._asked("lease_match", _handle_or_0(step), self.handle,
                             pointer, count, how, _pointer(ids))
-        return None if found is None else _places(ids[:found * blocks], blocks)
+        return None if found is None else _spans(ids[:found * blocks], blocks)
 
     def publish(self, step: OpenStep, tokens: elements.Tokens, ids: Any) -> Optional[Any]:
-        """Publishes filled blocks, ids[place, block] or ids[place] as match() has them, and returns
+        """Publishes filled blocks, ids[span, block] or ids[span] as match() has them, and returns
         the ones that are found there from now on. Those of the caller that are not among them are
         its to give."""
         pointer, count = elements.read_tokens(tokens)
         own = np.ascontiguousarray(ids, ID).reshape(-1)
         named, blocks = self._room(count)
         if len(own) != len(named):
-            raise ValueError(f"{len(own)} ids for {count} tokens, with {blocks} blocks per place: "
+            raise ValueError(f"{len(own)} ids for {count} tokens, with {blocks} blocks per span: "
                              f"{len(named)} are needed")
         made = self._asked("lease_publish", _handle(step), self.handle, pointer, count,
                            _pointer(own), _pointer(named))
-        return None if made is None else _places(named, blocks)
+        return None if made is None else _spans(named, blocks)
 
     def find(self, tokens: Any, how: Match = Match.LOOK) -> Any:
         """match() without a step, of tokens in an array of int64; it does not pin."""
@@ -140,7 +140,7 @@ class Lease:
         ids, blocks = self._room(len(numbers))
         found = self._asked("lease_find", self.handle, _wide(numbers), len(numbers), how,
                             _pointer(ids))
-        return _places(ids[:(found or 0) * blocks], blocks)
+        return _spans(ids[:(found or 0) * blocks], blocks)
 
     def insert(self, tokens: Any, slots: Any) -> Tuple[Any, int]:
         """Publishes filled blocks and gives them back, final at once: what becomes of a request's
@@ -174,9 +174,9 @@ class Lease:
         return int(forgotten[0])
 
     def _room(self, tokens: int) -> Tuple[Any, int]:
-        """Ids for the places of so many tokens, and how many a place has."""
+        """Ids for the spans of so many tokens, and how many a place has."""
         info = self._cache.info  # type: ignore[attr-defined]
-        return np.zeros(tokens // info.place_tokens * info.place_blocks, ID), info.place_blocks
+        return np.zeros(tokens // info.span_tokens * info.span_blocks, ID), info.span_blocks
 
     def _asked(self, function: str, *arguments: Any) -> Optional[int]:
         result = new("quire_lease_result")
@@ -212,7 +212,7 @@ def _read(ids: Any) -> Tuple[Any, int]:
     return pointer, len(array)
 
 
-def _places(ids: Any, blocks: int) -> Any:
+def _spans(ids: Any, blocks: int) -> Any:
     return ids if blocks == 1 else ids.reshape(-1, blocks)
 
 

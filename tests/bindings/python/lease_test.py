@@ -131,7 +131,7 @@ class Leases(Books):
                   for size in (4, 6)]
         with quire.Cache(self.instance, groups, block_tokens=2, blocks=16,
                          flags=quire.CacheFlags.EVENTS) as cache:
-            self.assertEqual((cache.info.place_tokens, cache.info.place_blocks), (12, 5))
+            self.assertEqual((cache.info.span_tokens, cache.info.span_blocks), (12, 5))
             lease = cache.lease()
             with cache.begin() as step:
                 ids = np.hstack([lease.take(step, 6, 0).reshape(2, 3),

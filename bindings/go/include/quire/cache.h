@@ -311,10 +311,10 @@ typedef struct quire_cache_info {
     uint64_t max_sequences; /* with max_sequence_tokens each, that fit at once */
     uint64_t pool_bytes;    /* over all shards */
     uint64_t host_bytes;
-    /* A prefix is published, found and told of (lease.h, events.h) in places of so many tokens:
-     * block_tokens, or a span where groups have block_tokens of their own. */
-    uint32_t place_tokens;
-    uint32_t place_blocks; /* of all groups, one of a cross group */
+    /* A prefix is published, found and told of (lease.h, events.h) in spans of so many tokens:
+     * block_tokens, or more where groups have block_tokens of their own. */
+    uint32_t span_tokens;
+    uint32_t span_blocks; /* of a span in all groups, one of a cross group */
 } quire_cache_info;
 
 /* Where the K and V of a group are in memory. All offsets and strides are in bytes.

@@ -11,7 +11,7 @@
  *
  *   step = begin
  *   take(lease, n) -> ids          the engine's kernels write K and V into these blocks
- *   publish(lease, tokens, ids)    -> named[i], the block that is found at place i from now on
+ *   publish(lease, tokens, ids)    -> named, the blocks that are found there from now on
  *   give(lease, ids that differ from named), commit, kernels, finish
  *   ...
  *   match(step, lease, tokens, PIN) -> ids  nothing evicts them until
@@ -32,10 +32,10 @@
  * lease holds it. A block that another namespace wrote is zeroed before the lease gets it. A
  * migration reports the new ids (quire_migrate_desc.moves); the order of quire_lease_blocks stays.
  *
- * Runs of tokens are published and found in *places* of quire_cache_info.place_tokens, each with
- * place_blocks ids: one per group; or where groups have block_tokens of their own, as many of each
- * group as fill the place, in the order of their tokens, first group 0's, then group 1's, and so
- * on. A cross group has one, which is always 0.
+ * Runs of tokens are published and found in *spans* of quire_cache_info.span_tokens, each with
+ * span_blocks ids: one per group; or where groups have block_tokens of their own, as many of each
+ * group as fill the span, in the order of their tokens, first group 0's, then group 1's, and so on.
+ * A cross group has one, which is always 0.
  *
  * Ids are those of quire_step_blocks. An id says nothing about the content: only publish and match
  * compare tokens. In a call that takes ids, each id that the lease may not name, because it is out
@@ -87,7 +87,7 @@ typedef struct quire_lease_result {
     uint32_t struct_size;
     uint32_t flags; /* 0, written */
     const quire_chain *next;
-    uint32_t blocks;       /* match: places found. publish: new ones. take and pin: as asked */
+    uint32_t blocks;       /* match: spans found. publish: new ones. take and pin: as asked */
     uint32_t blocks_short; /* with QUIRE_S_NO_BLOCKS: missing in the shortest pool */
     uint32_t reason;       /* with QUIRE_S_NO_BLOCKS: QUIRE_WAIT_POOL or QUIRE_WAIT_QUOTA */
     uint32_t reserved0;
@@ -184,15 +184,15 @@ enum {
     QUIRE_MATCH_PIN = 2    /* the lease holds what is found once more */
 };
 
-/* Finds the longest cached run of whole places at the front of `tokens`, all of it compared token
+/* Finds the longest cached run of whole spans at the front of `tokens`, all of it compared token
  * by token. In a group with a window only the blocks that the next token sees are named and pinned.
  * With QUIRE_MATCH_PIN, blocks of the host tier are brought back to the device; otherwise their
  * ids are 0. The open step's queues decide what may be read: content of an unfinished step counts
  * only on its queue.
  *
  * step     the open step; or 0, if `how` is not QUIRE_MATCH_PIN: then content of all steps counts.
- * ids      [token_count / place_tokens][place_blocks] receives the blocks; 0 where a group holds no
- *          block. Entries after result->blocks places are not written.
+ * ids      [token_count / span_tokens][span_blocks] receives the blocks; 0 where a group holds no
+ *          block. Entries after result->blocks spans are not written.
  * Returns  QUIRE_S_NO_BLOCKS  QUIRE_MATCH_PIN: the quota is short, or the pool, for blocks of the
  *                             host tier; nothing changed.
  * Errors   QUIRE_E_ARG          how is unknown, or a token is QUIRE_TOKEN_UNKNOWN.
@@ -202,15 +202,15 @@ QUIRE_EXPORT quire_status quire_lease_match(quire_cache *cache, quire_step step,
                                             const quire_token *tokens, uint32_t token_count,
                                             uint32_t how, int32_t *ids, quire_lease_result *result,
                                             quire_error *error);
-/* Publishes blocks that the caller filled: those of place i hold its tokens, of the run that begins
+/* Publishes blocks that the caller filled: those of span i hold its tokens, of the run that begins
  * at the root of the lease's namespace and keys. The caller is trusted for their
  * content, and for nothing else. Where the tree has the same tokens already, after a comparison of
  * all of them, that block stays; the lease then holds it as well, unless it did already, and still
  * holds the caller's, which is for the caller to give back. So everything before a block that is
  * newly published is held by the lease.
  *
- * token_count  a multiple of place_tokens
- * ids      [token_count / place_tokens][place_blocks] that the lease holds. Where the tree has
+ * token_count  a multiple of span_tokens
+ * ids      [token_count / span_tokens][span_blocks] that the lease holds. Where the tree has
  *          none, the lease must have taken it for that group (QUIRE_LEASE_OWNED), hold it alone,
  *          and not have published it elsewhere. In a group that is not of full attention 0 stands
  *          for none.
@@ -268,7 +268,7 @@ QUIRE_EXPORT quire_status quire_lease_insert(quire_cache *cache, quire_lease lea
                                              const int64_t *tokens, const int64_t *slots,
                                              uint32_t token_count, int32_t *named,
                                              quire_lease_result *result, quire_error *error);
-/* Withdraws published blocks of the lease's namespace, with the same place of all groups: none of
+/* Withdraws published blocks of the lease's namespace, of all groups at the same tokens: none of
  * them is found any more, nor anything after them. Those that a sequence or another lease holds
  * stay published, and do not count. In a recurrent group only the states are withdrawn: no hit ends
  * at them. `forgotten` receives how many of the ids were withdrawn.
@@ -281,18 +281,18 @@ QUIRE_EXPORT quire_status quire_lease_forget(quire_cache *cache, quire_lease lea
                                              const int32_t *ids, uint32_t count,
                                              uint32_t *forgotten, quire_error *error);
 /* Evicts up to `count` cached blocks of a group, whichever namespace has them, the least recently
- * used first, and with each the cached blocks of its place in the other groups. A block that is
+ * used first, and with each the cached blocks of its span in the other groups. A block that is
  * held, or that unfinished work may touch, stays. The content is lost, even in a cache with
  * QUIRE_CACHE_HOST_PREFIXES. Cached blocks after it, which are in the host tier or stay, are not
  * found any more, and count as cached until they are evicted. With QUIRE_CACHE_ONE_POOL any group
  * stands for the pool, whose blocks are evicted whichever groups they are of.
  *
- * Where a group of full attention has several blocks in a place, those that are cached go together,
- * whatever may still touch the others; the call ends before a place of which they do not all fit
+ * Where a group of full attention has several blocks in a span, those that are cached go together,
+ * whatever may still touch the others; the call ends before a span of which they do not all fit
  * into `count`.
  *
  * ids      [count] receives the blocks of the group, or of the pool, that are free now; not those
- *          of the same places in other groups
+ *          of the same spans in other groups
  * evicted  receives how many
  * Errors   QUIRE_E_BUSY  a step is open.
  * Time     O(evicted), and the cached blocks that unfinished work may touch. */

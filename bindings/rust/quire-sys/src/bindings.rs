@@ -1132,8 +1132,8 @@ pub struct quire_cache_info {
     pub max_sequences: u64,
     pub pool_bytes: u64,
     pub host_bytes: u64,
-    pub place_tokens: u32,
-    pub place_blocks: u32,
+    pub span_tokens: u32,
+    pub span_blocks: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1175,11 +1175,11 @@ const _: () = {
         "Offset of field: quire_cache_info::host_bytes",
     ][::core::mem::offset_of!(quire_cache_info, host_bytes) - 56usize];
     [
-        "Offset of field: quire_cache_info::place_tokens",
-    ][::core::mem::offset_of!(quire_cache_info, place_tokens) - 64usize];
+        "Offset of field: quire_cache_info::span_tokens",
+    ][::core::mem::offset_of!(quire_cache_info, span_tokens) - 64usize];
     [
-        "Offset of field: quire_cache_info::place_blocks",
-    ][::core::mem::offset_of!(quire_cache_info, place_blocks) - 68usize];
+        "Offset of field: quire_cache_info::span_blocks",
+    ][::core::mem::offset_of!(quire_cache_info, span_blocks) - 68usize];
 };
 impl Default for quire_cache_info {
     fn default() -> Self {

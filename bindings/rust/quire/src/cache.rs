@@ -162,11 +162,11 @@ pub struct CacheInfo {
     pub pool_bytes: u64,
     /// Bytes of the host tier.
     pub host_bytes: u64,
-    /// Tokens of a place, in which prefixes are published and found: `block_tokens`, or a span of
+    /// Tokens of a span, in which prefixes are published and found: `block_tokens`, or a span of
     /// it where groups have `block_tokens` of their own.
-    pub place_tokens: u32,
-    /// Blocks of a place, of all groups.
-    pub place_blocks: u32,
+    pub span_tokens: u32,
+    /// Blocks of a span, of all groups.
+    pub span_blocks: u32,
 }
 
 mirror! {
@@ -251,8 +251,8 @@ pub(crate) struct CacheInner {
     pointer: NonNull<sys::quire_cache>,
     pub(crate) groups: Vec<Group>,
     pub(crate) layers: Vec<u32>, // group of each
-    pub(crate) place_tokens: u32,
-    pub(crate) place_blocks: u32,
+    pub(crate) span_tokens: u32,
+    pub(crate) span_blocks: u32,
     pub(crate) placement: RwLock<Placement>,
     // Queues that steps ran on since the cache is where it is.
     queues: Mutex<Vec<Arc<QueueInner>>>,
@@ -475,8 +475,8 @@ impl Instance {
             pointer: made(out)?,
             groups: options.groups.to_vec(),
             layers,
-            place_tokens: 0, // below, when the cache is dropped on an error
-            place_blocks: 0,
+            span_tokens: 0, // below, when the cache is dropped on an error
+            span_blocks: 0,
             placement: RwLock::new(placement),
             queues: Mutex::default(),
             ended: Mutex::default(),
@@ -487,8 +487,8 @@ impl Instance {
         };
         let mut info = desc!(quire_cache_info {});
         invoke!(inner.api, cache_get_info(inner.pointer(), &mut info))?;
-        inner.place_tokens = info.place_tokens;
-        inner.place_blocks = info.place_blocks;
+        inner.span_tokens = info.span_tokens;
+        inner.span_blocks = info.span_blocks;
         {
             let mut placement = inner.placement.write().unwrap_or_else(PoisonError::into_inner);
             inner.place(&mut placement, options.shards, false);
@@ -508,8 +508,8 @@ impl Cache {
             max_sequences: info.max_sequences,
             pool_bytes: info.pool_bytes,
             host_bytes: info.host_bytes,
-            place_tokens: info.place_tokens,
-            place_blocks: info.place_blocks,
+            span_tokens: info.span_tokens,
+            span_blocks: info.span_blocks,
         })
     }
 

@@ -78,7 +78,7 @@ impl Cache {
             return Err(Error::argument(format!("limit is {limit}: 1 to {MOST}")));
         }
         const MOST_TOKENS: u32 = 1 << 24;
-        let tokens = self.inner.place_tokens.max(1);
+        let tokens = self.inner.span_tokens.max(1);
         let token_room = limit.min(1 + MOST_TOKENS / tokens) * tokens;
         let mut raw = vec![sys::quire_cache_event::default(); limit as usize];
         let mut tokens: Vec<Token> = vec![0; token_room as usize];

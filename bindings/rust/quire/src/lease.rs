@@ -155,7 +155,7 @@ impl Cache {
     }
 
     /// Evicts up to `ids.len()` cached blocks of a group, of whichever namespace, the least
-    /// recently used first, and with each the cached blocks of its place in the other groups.
+    /// recently used first, and with each the cached blocks of its span in the other groups.
     /// Writes the ids of the group's blocks that are free now, and returns how many. With
     /// [`crate::CacheOptions::one_pool`] any group stands for the pool. A block that is held, or
     /// that unfinished work may touch, stays. [`ErrorKind::Busy`]: a step is open.
@@ -239,11 +239,11 @@ impl Lease {
         Ok(asked?.map(drop))
     }
 
-    /// Finds the longest cached run of whole places at the front of `tokens`, all of it compared,
-    /// and returns how many places that is.
+    /// Finds the longest cached run of whole spans at the front of `tokens`, all of it compared,
+    /// and returns how many spans that is.
     ///
-    /// `ids` is `[tokens.len() / place_tokens][place_blocks]` (see [`crate::CacheInfo`]); it
-    /// receives the blocks, place by place, and 0 where a group holds none. A place has a block per
+    /// `ids` is `[tokens.len() / span_tokens][span_blocks]` (see [`crate::CacheInfo`]); it
+    /// receives the blocks, span by span, and 0 where a group holds none. A span has a block per
     /// group, or where groups have `block_tokens` of their own, those of the first group that fill
     /// it, then the next one's, and so on. Entries after the run are not written. With a step,
     /// content of unfinished steps counts only on its queues. [`ErrorKind::Unsupported`]: every
@@ -298,12 +298,12 @@ impl Lease {
         Ok(found?.map(|blocks| blocks as usize))
     }
 
-    /// Makes blocks that the engine filled findable, and returns how many places are new.
+    /// Makes blocks that the engine filled findable, and returns how many spans are new.
     ///
     /// `ids`, as [`Lease::find`] has them, names blocks of the lease that hold `tokens`, a number
-    /// of whole places. `named` has the same length, and receives the block that is found at each
-    /// place from now on. Where that is another one, the tokens were there already: the lease
-    /// now holds that block as well, and the caller's is for the caller to give back. The engine is
+    /// of whole spans. `named` has the same length, and receives the blocks that are found
+    /// there from now on. Where one is another one, the tokens were there already: the lease now
+    /// holds that block as well, and the caller's is for the caller to give back. The engine is
     /// trusted for the content of its blocks, and for nothing else. Only the quota may be short.
     ///
     /// [`ErrorKind::Argument`]: an id is not one that the lease may publish. [`ErrorKind::Busy`]: a
@@ -360,7 +360,7 @@ impl Lease {
     ///
     /// `tokens` is a number of whole blocks, and `slots[i]` is where token `i` is: block times
     /// block size plus its place in the block. `named`, one per block, receives the block that is
-    /// found at each place from now on. Where the tokens were there before, that is not the
+    /// found at each span from now on. Where the tokens were there before, that is not the
     /// caller's, which is left alone.
     ///
     /// [`ErrorKind::Argument`]: a token is out of range, or the slots are not those of whole blocks
@@ -389,7 +389,7 @@ impl Lease {
             .map_err(|short| Error::new(ErrorKind::Internal, short.to_string()))
     }
 
-    /// Withdraws published blocks of the lease's namespace, with the same place of all groups, and
+    /// Withdraws published blocks of the lease's namespace, of all groups at the same tokens, and
     /// returns how many: those that a sequence or another lease holds stay. None of them is found
     /// any more, nor anything after them. [`ErrorKind::Busy`]: a step is open.
     pub fn forget(&self, group: u32, ids: &[i32]) -> Result<usize> {
@@ -410,10 +410,10 @@ impl Lease {
         Ok(())
     }
 
-    /// Entries of the ids of the whole places of `tokens`.
+    /// Entries of the ids of the whole spans of `tokens`.
     fn entries<T>(&self, tokens: &[T]) -> usize {
-        let places = tokens.len() / self.cache.place_tokens.max(1) as usize;
-        places.saturating_mul(self.cache.place_blocks as usize)
+        let spans = tokens.len() / self.cache.span_tokens.max(1) as usize;
+        spans.saturating_mul(self.cache.span_blocks as usize)
     }
 
     fn of(&self, step: &OpenStep) -> Result<sys::quire_step> {

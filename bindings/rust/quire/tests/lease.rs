@@ -265,7 +265,7 @@ fn a_place_has_blocks_of_every_size() {
         CacheOptions { groups: &groups, size, block_tokens: 2, events: true, ..Default::default() };
     let cache = Instance::new().unwrap().cache(options).unwrap();
     let info = cache.info().unwrap();
-    assert_eq!((info.place_tokens, info.place_blocks), (12, 5));
+    assert_eq!((info.span_tokens, info.span_blocks), (12, 5));
     let lease = leased(&cache);
     let (mut ids, mut named) = ([0; 5], [0; 5]);
     in_step(&cache, |step| {
