@@ -87,7 +87,7 @@ Status load_store(quire_instance *instance, const char *name, StorePlugin *out,
         reasons += "; " + path + ": " + why;
     }
     std::string words = "no store \"" + given + "\" was loaded" + reasons;
-    if (paths.empty()) words += ": no directory was searched; set QUIRE_PLUGIN_PATH";
+    words += "; QUIRE_PLUGIN_PATH names the directory of quire_store_*.so";
     std::snprintf(error->message, sizeof error->message, "%s", words.c_str());
     return fail(QUIRE_E_BACKEND, nullptr);
 }

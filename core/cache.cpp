@@ -36,8 +36,12 @@ Status Cache::check(quire_error *error) {
 Status Cache::check_idle(quire_error *error) {
     QUIRE_TRY(check_not_lent());
     QUIRE_TRY(poll(error));
-    if (!parts_.books.records.is_open() && parts_.books.timeline.idle()) return Status{};
-    return fail(QUIRE_E_BUSY, "a step is open, unfinished, or still running");
+    if (parts_.books.records.is_open())
+        return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
+    const Timeline &timeline = parts_.books.timeline;
+    if (timeline.idle()) return Status{};
+    return fail(QUIRE_E_BUSY, "{} steps are not done: finish them, and wait for their queues",
+                timeline.next() - timeline.oldest());
 }
 
 Status Cache::dump(bool with_tokens, char *buffer, uint64_t capacity, uint64_t *size_bytes) const {

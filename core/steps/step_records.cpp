@@ -11,7 +11,8 @@ Status StepRecords::find_older(uint64_t handle, StepRecord **out) {
         *out = &record;
         return Status{};
     }
-    return fail(QUIRE_E_STALE, "no such step: it was finished or aborted");
+    return fail(QUIRE_E_STALE, handle != 0 ? "no such step: it was finished or aborted"
+                                           : "step is 0: the call needs one, so begin it first");
 }
 
 bool StepRecords::reserve(uint64_t changes, uint64_t edits, uint64_t copies, uint64_t preemptions) {

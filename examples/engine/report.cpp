@@ -110,8 +110,8 @@ void print_table(std::ostream &out, const Report &report) {
                 number(stats.preemptions_recompute), number(stats.tokens_preempted)));
     line(out, "evictions", format("%llu", number(stats.evictions)));
     if (stats.blocks_demoted != 0) {
-        line(out, "blocks to the host tier",
-             format("%llu, and %llu found there", number(stats.blocks_demoted),
+        line(out, "to the host tier",
+             format("%llu blocks, and %llu found there", number(stats.blocks_demoted),
                     number(stats.blocks_promoted)));
     }
     for (const MigrationRecord &record : report.migrations) {

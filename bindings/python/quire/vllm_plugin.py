@@ -42,6 +42,9 @@ def install(always_theirs: bool = False) -> None:
 
 def register() -> None:
     """Installs the manager if the environment has QUIRE_VLLM_MANAGER=quire; with quire-blocks,
-    vLLM's on Quire's blocks for every model."""
-    if os.environ.get(VARIABLE) in ("quire", "quire-blocks"):
-        install(os.environ[VARIABLE] == "quire-blocks")
+    vLLM's on Quire's blocks for every model. Errors: ValueError, it has another value."""
+    wanted = os.environ.get(VARIABLE, "")
+    if wanted in ("quire", "quire-blocks"):
+        install(wanted == "quire-blocks")
+    elif wanted not in ("", "vllm"):
+        raise ValueError(f"{VARIABLE} is {wanted!r}: it may be quire, quire-blocks or vllm")
