@@ -137,8 +137,9 @@ enum {
 typedef struct quire_step_result {
     uint32_t outcome; /* QUIRE_ITEM_* */
     uint32_t reason;  /* QUIRE_WAIT_*, 0 if it runs */
-    /* Tokens found by lookup, in whole blocks, including blocks that earlier rows of this step
-     * compute. At least one token is always left to compute. */
+    /* Tokens found by lookup, in whole blocks unless the cache has QUIRE_CACHE_PARTIAL_HITS,
+     * including blocks that earlier rows of this step compute. At least one token is always left to
+     * compute. */
     uint32_t hit_tokens;
     uint32_t first_position; /* of the tokens to compute */
     uint32_t compute_count;

@@ -13,7 +13,8 @@
  *           rules above. An extension of any other type is QUIRE_E_STRUCT; one that the backend
  *           does not know is QUIRE_E_UNSUPPORTED.
  * Outputs   Written up to the caller's struct_size, never past it.
- * Failure   A call that returns a negative status changed nothing.
+ * Failure   A call that returns a negative status changed nothing, unless its comment says
+ *           otherwise: a commit with QUIRE_E_DEVICE_LOST has failed its step.
  * Errors    Each call takes an optional quire_error, owned by the caller and filled only on
  *           failure.
  * Threads   Every function may be called from any thread unless its comment says otherwise. Calls

@@ -53,7 +53,6 @@ enum {
     QUIRE_EVENT_KEYED = 1 << 1
 };
 
-/* An array element: no struct head. */
 /* A block that moves between levels is stored in the new one before it is removed from the old
  * one. It lies on the device or in the host tier, and in the store as well or alone. */
 enum {
