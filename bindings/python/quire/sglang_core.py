@@ -86,20 +86,18 @@ class QuireTreeCore(_Refusing):  # type: ignore[misc]
                           None if self._events is None else self._events.removed)
         self._wanted = 0  # tokens of the eviction that is under way
         self._enter_root()
-        self.kv_events.record_all_cleared()
 
     def _enter_root(self) -> None:
         self.root_node = self._tree.root
         self._empty = self._result(self.root_node)
 
     def reset(self) -> None:
-        """Forgets everything, locks included."""
+        """Forgets everything, locks included. The unified cache records the event."""
         if self._events is not None:
             self._events.clear()
         self._tree.reset()
         self._wanted = 0
         self._enter_root()
-        self.kv_events.record_all_cleared()
 
     # Nodes.
 
@@ -174,7 +172,7 @@ class QuireTreeCore(_Refusing):  # type: ignore[misc]
             value = torch.tensor(ids[:size], dtype=torch.int64)
         there, node = self._tree.insert(space_of(key), ids, size, value)
         if self._events is not None:
-            self._events.stored(key[:size], node.pages, there)
+            self._events.stored(key[:size], node.pages, there, params.session_id)
         known = there * self.page_size
         actions = []
         if params.prev_prefix_len < known:

@@ -41,7 +41,7 @@ class PageEvents:
     store, remove  SGLang's functions that record one node's event
     """
 
-    def __init__(self, page_size: int, store: Callable[[Segment], None],
+    def __init__(self, page_size: int, store: Callable[..., None],
                  remove: Callable[[Segment], None]):
         self._page_size = page_size
         self._store, self._remove = store, remove
@@ -53,13 +53,17 @@ class PageEvents:
         """Nothing is in the tree any more."""
         self._pages.clear()
 
-    def stored(self, key: Any, pages: Any, there: int) -> None:
-        """An insertion found the first `there` of the pages, and added the others."""
+    def stored(self, key: Any, pages: Any, there: int, session: Optional[str] = None) -> None:
+        """An insertion found the first `there` of the pages, and added the others. A session's
+        name goes into the event; SGLang's RadixCache gives none."""
         if there == len(pages):
             return
         before = int(pages[there - 1]) if there != 0 else 0
         segment = Segment(key[there * self._page_size:], self._end_at(before))
-        self._store(segment)
+        if session is None:
+            self._store(segment)
+        else:
+            self._store(segment, session_id=session)
         for index, page in enumerate(pages[there:].tolist()):
             self._pages[page] = Known(before, segment, index)
             before = page
