@@ -47,6 +47,14 @@ def _refused(name: str) -> Callable[..., NoReturn]:
     return method
 
 
+def _off(what: str) -> Any:
+    """An attribute of the core that SGLang sets to True to switch something on."""
+    def switch(self: Any, value: bool) -> None:
+        if value:
+            raise NotImplementedError(f"the tree core of Quire does not serve {what}")
+    return property(lambda self: False, switch)
+
+
 # Everything that SGLang's interface asks for, refused.
 _Refusing: Any = type("_Refusing", (UnifiedTreeCoreInterface,), {
     name: _refused(name) for name in UnifiedTreeCoreInterface.__abstractmethods__})
@@ -55,18 +63,21 @@ _Refusing: Any = type("_Refusing", (UnifiedTreeCoreInterface,), {
 class QuireTreeCore(_Refusing):  # type: ignore[misc]
     """SGLang's tree core over a tree of Quire."""
 
-    enable_hicache = False
-    enable_storage = False
-    enable_external_cache_linker = False
+    enable_hicache = _off("HiCache")
+    enable_storage = _off("HiCache's storage")
+    enable_external_cache_linker = _off("a linker to an external cache")
+    is_write_back = _off("HiCache's write-back")
+    has_swa_host_pool = _off("sliding windows")
+    is_host_memory_buffer_only = _off("host memory as a buffer")
     write_through_threshold = 256
-    is_write_back = False
-    has_swa_host_pool = False
-    is_host_memory_buffer_only = False
     is_eagle = False
     enable_session_radix_cache = False
 
     def __init__(self, params: CacheInitParams, components: Dict[Any, Any]):
         refuse(params)
+        if not {"device_prefix_len", "last_visited_node_id"} <= set(MatchResult._fields):
+            raise NotImplementedError("the tree core of Quire serves SGLang 0.5.23, and in this "
+                                      "release a match has other fields")
         if set(components) != {_FULL} or params.component_registry_override:
             names = sorted(getattr(kind, "name", str(kind)) for kind in components)
             raise NotImplementedError("the tree core of Quire serves SGLang's own FULL component "
@@ -98,6 +109,10 @@ class QuireTreeCore(_Refusing):  # type: ignore[misc]
         self._tree.reset()
         self._wanted = 0
         self._enter_root()
+
+    def set_hicache_enabled(self) -> NoReturn:
+        """Refused: there is no host tier."""
+        raise NotImplementedError("the tree core of Quire does not serve HiCache")
 
     # Nodes.
 
@@ -182,7 +197,7 @@ class QuireTreeCore(_Refusing):  # type: ignore[misc]
     @staticmethod
     def _inserted(params: InsertParams, node: Node, known: int, size: int) -> InsertResult:
         result = InsertResult(prefix_len=known, last_device_node=node.id, mamba_exist=size == 0)
-        if params.track_adopted_ranges:
+        if params.track_adopted_ranges and size != 0:
             result.adopted_ranges = {}
             result.record_adopted_range(_FULL, known, size)
         return result
@@ -202,8 +217,10 @@ class QuireTreeCore(_Refusing):  # type: ignore[misc]
         """Nothing of the path to the node is evicted until it is unlocked."""
         skipped = tuple(skip_lock_components)
         node = self.node_by_id(node_id)
-        freed = 0 if _FULL in skipped else self._tree.lock(node)
-        return IncLockRefResult(delta=-freed, node_id=node_id, skipped_lock_components=skipped)
+        if _FULL in skipped:
+            return IncLockRefResult(node_id=node_id, skipped_lock_components=skipped)
+        return IncLockRefResult(delta=-self._tree.lock(node), node_id=node_id,
+                                skipped_lock_components=skipped)
 
     def dec_lock_ref(self, node_id: int, params: DecLockRefParams, skip_swa: bool = False
                      ) -> DecLockRefResult:
