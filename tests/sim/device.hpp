@@ -90,6 +90,7 @@ enum FaultKind : uint32_t {
     kFaultSwapped = 23,    // two blocks of a place, as a match names them
     kFaultUnwritten = 25,  // a block of a lease that is not written on the devices
     kFaultApart = 24,      // a block less of what an eviction says
+    kFaultUnheard = 26,    // a block less of what a follower's lease holds
     kFaultOther = 13,      // not planted: what else only a lost device refuses
 };
 

@@ -13,30 +13,6 @@
 #include "world.hpp"
 
 namespace sim {
-namespace {
-
-std::vector<int64_t> blocks_in(std::string_view record) {
-    std::vector<int64_t> ids;
-    const std::string_view name = "\"blocks\":[";
-    size_t at = record.find(name);
-    if (at == record.npos) return ids;
-    for (at += name.size(); record[at] != ']'; at += record[at] == ',') {
-        char *end = nullptr;
-        ids.push_back(std::strtoll(record.data() + at, &end, 10));
-        at = static_cast<size_t>(end - record.data());
-    }
-    return ids;
-}
-
-// A field that needs all 64 bits; 0: there is no such field.
-uint64_t bits_in(std::string_view record, std::string_view field) {
-    const std::string name = "\"" + std::string(field) + "\":\"0x";
-    const size_t at = record.find(name);
-    return at == record.npos ? 0 : std::strtoull(record.data() + at + name.size(), nullptr, 16);
-}
-
-}  // namespace
-
 bool World::shares_host() const {
     return (config.flags & QUIRE_CACHE_HOST_PREFIXES) != 0 && q_->cache_dump != nullptr;
 }

@@ -150,6 +150,11 @@ bool World::judge_migration(const Migration &m) {
 // The cache has moved: so does the model, and batches of before are of no use.
 void World::adopt_migration(Migration &m) {
     m.moves.resize(m.got.move_count);
+    if ((config.flags & QUIRE_CACHE_LOG) != 0)
+        for (const quire_block_move &move : m.moves)
+            if (move.src != move.dst)
+                fail("migrate-ids", "block %d of a leader's group %u becomes block %d", move.src,
+                     move.group, move.dst);
     forget_loads();
     blocks_ = m.device;
     host_blocks_ = m.host;

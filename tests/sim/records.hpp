@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sim {
 
@@ -17,6 +18,27 @@ inline int64_t number_in(std::string_view record, std::string_view field) {
     const size_t at = record.find(name);
     if (at == record.npos || record[at + name.size()] == 'n') return -1;
     return std::strtoll(record.data() + at + name.size(), nullptr, 10);
+}
+
+// A field that needs all 64 bits; 0: there is no such field.
+inline uint64_t bits_in(std::string_view record, std::string_view field) {
+    const std::string name = "\"" + std::string(field) + "\":\"0x";
+    const size_t at = record.find(name);
+    if (at == record.npos) return 0;
+    return std::strtoull(record.data() + at + name.size(), nullptr, 16);
+}
+
+inline std::vector<int64_t> blocks_in(std::string_view record) {
+    std::vector<int64_t> ids;
+    const std::string_view name = "\"blocks\":[";
+    size_t at = record.find(name);
+    if (at == record.npos) return ids;
+    for (at += name.size(); record[at] != ']'; at += record[at] == ',') {
+        char *end = nullptr;
+        ids.push_back(std::strtoll(record.data() + at, &end, 10));
+        at = static_cast<size_t>(end - record.data());
+    }
+    return ids;
 }
 
 inline bool has(std::string_view record, std::string_view text) {
