@@ -142,7 +142,9 @@ void Chooser::lone_idle() {
         for (const Step &step : world_->committed)
             if (rng.percent(90)) push(OpKind::finish, {step.id, 0});
         const uint32_t few = std::max(3u, c.groups[0].blocks * 2 / 3);
-        push(OpKind::migrate, {rng.percent(20) ? 0 : rng.range(2, rng.percent(70) ? few : 40), 0,
+        // A leader keeps its number of blocks.
+        const bool stays = (c.flags & QUIRE_CACHE_LOG) != 0 ? rng.percent(80) : rng.percent(20);
+        push(OpKind::migrate, {stays ? 0 : rng.range(2, rng.percent(70) ? few : 40), 0,
                                rng.percent(10) ? rng.range(1, 5) : 0});
     } else if (pick < 25 && c.device != 0) {
         push(OpKind::attach, {rng.below(2), 1});

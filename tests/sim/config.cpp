@@ -142,7 +142,11 @@ void leave_sequences_out(Config &config, FeatureSet allowed) {
     group.blocks = rng.percent(70) ? rng.range(4, 24) : rng.range(6, 60);
     config.flags &= QUIRE_CACHE_FIXED_HASH | QUIRE_CACHE_ZERO_ON_FREE;
     config.flags |= QUIRE_CACHE_LEASES_ONLY;
-    config.host_blocks = config.follower = config.cut = 0;
+    Rng led(mix(config.seed, 0x10E5F));
+    config.follower = config.has(Feature::follower) && led.percent(60);
+    if (config.follower != 0 || (config.has(Feature::log) && led.percent(20)))
+        config.flags |= QUIRE_CACHE_LOG;
+    config.host_blocks = config.cut = 0;
     if (config.block_tokens > 64) config.block_tokens = rng.range(1, 20);
     config.max_tokens = rng.range(2, 10) * config.block_tokens + rng.below(6);
 }

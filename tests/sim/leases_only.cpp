@@ -25,6 +25,8 @@ using Count = unsigned long long;
 LeasesOnly::LeasesOnly(World &world, const quire_cache_desc &desc) : w_(world) {
     if (w_.config.has(Feature::leases_only)) check_refusals(desc);
     ++w_.tally_->lone_seeds;
+    w_.tally_->lone_led += (desc.flags & QUIRE_CACHE_LOG) != 0;
+    w_.tally_->lone_followed += w_.config.follower != 0;
 }
 
 bool LeasesOnly::is_leased(int32_t block) const {
@@ -439,14 +441,17 @@ void LeasesOnly::check_refusals(const quire_cache_desc &good) {
         if (w_.error_.message[0] == 0) fail("unserved-words", "%s is refused without a word", what);
     };
     quire_cache_desc desc = good;
-    constexpr uint32_t flags[] = {
-        QUIRE_CACHE_NO_PREFIX,     QUIRE_CACHE_LOG,      QUIRE_CACHE_FOLLOWER,
-        QUIRE_CACHE_CALIBRATE,     QUIRE_CACHE_EVENTS,   QUIRE_CACHE_EVENT_TOKENS,
-        QUIRE_CACHE_HOST_PREFIXES, QUIRE_CACHE_ONE_POOL, QUIRE_CACHE_PARTIAL_HITS};
+    constexpr uint32_t flags[] = {QUIRE_CACHE_NO_PREFIX,    QUIRE_CACHE_FOLLOWER,
+                                  QUIRE_CACHE_CALIBRATE,    QUIRE_CACHE_EVENTS,
+                                  QUIRE_CACHE_EVENT_TOKENS, QUIRE_CACHE_HOST_PREFIXES,
+                                  QUIRE_CACHE_ONE_POOL,     QUIRE_CACHE_PARTIAL_HITS};
     for (const uint32_t flag : flags) {
         desc.flags = good.flags | flag;
         refuse("with another flag", desc);
     }
+    // Nothing else that a follower may not have is there.
+    desc.flags = QUIRE_CACHE_LEASES_ONLY | QUIRE_CACHE_FOLLOWER;
+    refuse("of a follower", desc);
     desc = good;
     desc.host_bytes = good.shard_count != 0 ? 1u << 20 : 0;
     desc.host_blocks = good.shard_count != 0 ? 0 : 4;

@@ -41,6 +41,7 @@ bool World::attach(const Op &op) {
     desc.load_timeout_ns = op.f[3] * kMillisecond;
     desc.max_load_bytes = op.f[4];
     desc.max_write_bytes = op.f[5];
+    desc.followers = (config.flags & QUIRE_CACHE_LOG) != 0 ? 1 : 0;
     desc.max_told_blocks = op.f[5] % 3 == 1 ? 5 : 0;
     const Digest print = tier_print(epoch_, op.f[6] % 2);
     std::copy(print.begin(), print.end(), desc.fingerprint);
