@@ -32,6 +32,7 @@ Rank::Rank(const quire_api *api, quire_instance *instance, const RanksShape &sha
     desc.shard_stride = sizeof shards[0];
     desc.flags = number == 0 ? QUIRE_CACHE_LOG | QUIRE_CACHE_FIXED_HASH : QUIRE_CACHE_FOLLOWER;
     if (number == 0 && shape.host_prefixes) desc.flags |= QUIRE_CACHE_HOST_PREFIXES;
+    if (number == 0 && shape.partial) desc.flags |= QUIRE_CACHE_PARTIAL_HITS;
     desc.blocks = shape.blocks;
     desc.block_tokens = shape.block_tokens;
     desc.max_sequences = 16;
@@ -242,6 +243,17 @@ RankState Rank::look(quire_seq seq) {
         for (const int32_t id : ids) state.words.push_back(static_cast<uint64_t>(id));
     }
     return state;
+}
+
+uint32_t Rank::copies_on_write(quire_step step) {
+    std::vector<quire_block_copy> copies(1024);
+    uint32_t count = 0;
+    need(q_->step_copies(cache, step, copies.data(), 1024, sizeof copies[0], &count, &error),
+         "quire_step_copies");
+    copies.resize(count);
+    return static_cast<uint32_t>(std::count_if(
+        copies.begin(), copies.end(),
+        [](const quire_block_copy &copy) { return copy.kind == QUIRE_COPY_ON_WRITE; }));
 }
 
 void Rank::work(uint32_t count, uint32_t pick) {

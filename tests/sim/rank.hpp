@@ -45,8 +45,11 @@ struct RanksShape {
     uint32_t host_blocks = 16;
     uint32_t heads = 1;
     bool host_prefixes = false;  // QUIRE_CACHE_HOST_PREFIXES
+    bool partial = false;        // QUIRE_CACHE_PARTIAL_HITS
     std::vector<RankGroup> groups;
     std::vector<std::vector<RankCut>> ranks;  // by shard; the first leads
+    // Tokens of a block that a hit must have to end within it.
+    uint32_t least_part() const { return block_tokens < 8 ? 1 : 4; }
     uint32_t layers() const {
         uint32_t sum = 0;
         for (const RankGroup &group : groups) sum += group.layers;
@@ -92,6 +95,7 @@ struct RankLog {
     std::vector<uint8_t> bytes;
     std::vector<RankRow> rows;
     std::vector<RankState> states;
+    uint32_t partial_hits = 0;  // rows that found a part of a block, which the step copies
 };
 
 inline Content rank_content(uint32_t tenant, uint64_t chain, uint32_t group, uint32_t layer,
@@ -116,6 +120,8 @@ class Rank {
     // Moves to fresh devices. REQUIRES: no step is unfinished.
     void migrate(bool copies_host);
     RankState look(quire_seq seq);
+    // Copies on write of a step.
+    uint32_t copies_on_write(quire_step step);
     // Runs some of what lies in the queues; 0: all.
     void work(uint32_t count, uint32_t pick);
     void check();

@@ -10,7 +10,7 @@
 
 namespace sim {
 
-RanksShape draw_ranks(Rng &rng) {
+RanksShape draw_ranks(uint64_t seed, Rng &rng) {
     RanksShape shape;
     shape.block_tokens = 2u << rng.below(3);
     shape.blocks = rng.range(10, 26);
@@ -21,6 +21,7 @@ RanksShape draw_ranks(Rng &rng) {
     const uint32_t ranks = rng.range(2, 3);
     const uint32_t layers = shape.layers();
     shape.host_prefixes = rng.percent(35);
+    shape.partial = Rng(mix(seed, 0x9A272A)).percent(50);
     const uint32_t how = rng.below(4);
     if (how == 0) {  // each has all
         shape.heads = rng.range(1, 2);
@@ -43,7 +44,7 @@ RanksShape draw_ranks(Rng &rng) {
 
 RanksGame::RanksGame(const quire_api *api, quire_instance *instance, uint64_t seed,
                      RanksTally *tally)
-    : q_(api), rng_(mix(seed, 0x4A2C)), tally_(tally), shape_(draw_ranks(rng_)) {
+    : q_(api), rng_(mix(seed, 0x4A2C)), tally_(tally), shape_(draw_ranks(seed, rng_)) {
     const bool is_short = rng_.percent(30);
     desc_.struct_size = sizeof desc_;
     const Digest print = rank_fingerprint();
@@ -61,6 +62,10 @@ RanksGame::RanksGame(const quire_api *api, quire_instance *instance, uint64_t se
     }
     documents_ = rng_.range(2, 5);
     turn_ = rng_.below(5) * shape_.block_tokens;
+    // Documents differ from any place on.
+    Rng apart(mix(seed, 0x9A272A4));
+    if (shape_.partial) turn_ += apart.below(shape_.block_tokens);
+    tally_->partial_games += shape_.partial;
     add_tenants();
 }
 
@@ -291,7 +296,7 @@ void RanksGame::commit(const std::vector<RanksItem> &items,
         }
         seq.computed = results[i].first_position + results[i].compute_count;
         seq.load = {};
-        tally_->hits += results[i].hit_tokens;
+        note_hit(results[i], log.get());
         ++tally_->rows;
         RankRow row;
         row.seq = seq.handle;
@@ -310,10 +315,32 @@ void RanksGame::commit(const std::vector<RanksItem> &items,
         q_->step_log(leader().cache, step_, log->bytes.data(), size, &size, &leader().error),
         "quire_step_log");
     for (const RanksSeq &seq : seqs_) log->states.push_back(leader().look(seq.handle));
+    check_copies(&leader(), *log, step_);
     leader().compute(log->step, log->rows);
     leader().unfinished.push_back(step_);
     for (size_t r = 1; r < ranks_.size(); ++r) ranks_[r]->logs.push_back(log);
     if (rng_.percent(75)) finish(rng_.percent(4) ? QUIRE_STEP_FAILED : QUIRE_STEP_OK);
+}
+
+// A hit that ends within a block copies it, in each group.
+void RanksGame::note_hit(const quire_step_result &result, RankLog *log) {
+    tally_->hits += result.hit_tokens;
+    const uint32_t part = result.hit_tokens % shape_.block_tokens;
+    if (part == 0) return;
+    if (!shape_.partial || part < shape_.least_part())
+        fail("rank-partial", "%u tokens are found; a hit may have %u of a block of %u at least",
+             result.hit_tokens, shape_.partial ? shape_.least_part() : shape_.block_tokens,
+             shape_.block_tokens);
+    ++log->partial_hits;
+    ++tally_->partial_hits;
+    tally_->partial_tokens += part;
+}
+
+void RanksGame::check_copies(Rank *rank, const RankLog &log, quire_step step) {
+    const uint32_t copies = rank->copies_on_write(step);
+    if (copies < log.partial_hits * shape_.groups.size())
+        fail("rank-partial", "rank %u copies %u blocks in a step of %u hits within a block",
+             rank->number, copies, log.partial_hits);
 }
 
 // What the library says that each sequence has; `may_lose`: a step has failed.

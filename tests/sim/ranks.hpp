@@ -22,6 +22,7 @@ struct RanksTally {
     uint64_t loading = 0, loads_begun = 0, loads_used = 0, loads_missed = 0, loads_late = 0;
     uint64_t loads_cancelled = 0, tokens_loaded = 0, hits = 0, follower_moves = 0, leader_moves = 0;
     uint64_t swaps = 0, failed_steps = 0, values = 0, slots = 0, store_faults = 0, detaches = 0;
+    uint64_t partial_games = 0, partial_hits = 0, partial_followed = 0, partial_tokens = 0;
     uint64_t cached = 0;   // tokens that the caches had at the end
     uint64_t brought = 0;  // loads at the end that had to bring what all stores have
 };

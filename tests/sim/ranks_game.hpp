@@ -75,6 +75,8 @@ class RanksGame {
     std::vector<quire_step_result> begin(const std::vector<RanksItem> &items);
     void judge(const RanksItem &item, const quire_step_result &result);
     void commit(const std::vector<RanksItem> &items, const std::vector<quire_step_result> &results);
+    void note_hit(const quire_step_result &result, RankLog *log);
+    void check_copies(Rank *rank, const RankLog &log, quire_step step);
     void look_at_sequences(bool may_lose);
     void finish(uint32_t outcome);
 

@@ -92,6 +92,8 @@ void RanksGame::apply_log(Rank *rank) {
         fail("rank-tables", "word %zu of a sequence differs on rank %u after log %u", at,
              rank->number, log->step);
     }
+    check_copies(rank, *log, step);
+    tally_->partial_followed += log->partial_hits;
     rank->compute(log->step, log->rows);
     rank->unfinished.push_back(step);
     if (is_calm_ || rng_.percent(70)) finish_follower(rank);
