@@ -163,31 +163,18 @@ void LeasesOnly::judge_room(const Lease &lease, quire_status status,
     ++w_.tally_->lone_shortages;
 }
 
-// The lease has given these back: what is published and held no more is cached from now on. A lost
-// place that was held is the library's to keep or to free.
+// The lease has given these back: what is published and held no more is cached from now on, though
+// nothing may find it.
 void LeasesOnly::given(const std::vector<int32_t> &ids, bool in_order) {
-    std::set<int32_t> lost;
     for (uint32_t i = 0; i < ids.size(); ++i) {
         if (!tree_.has(ids[i]) || is_leased(ids[i])) continue;
-        if (!tree_.places().at(ids[i]).found) lost.insert(ids[i]);
+        w_.tally_->lone_lost_cached += !tree_.places().at(ids[i]).found;
         if (w_.open) w_.open->given.emplace(ids[i], tree_.used(ids[i]));
         if (in_order)
             tree_.use_at(ids[i], i);
         else
             tree_.use(ids[i]);
     }
-    drop_lost(lost);
-}
-
-// Takes those of the lost places out that are free now, by the dump.
-void LeasesOnly::drop_lost(std::set<int32_t> lost) {
-    if (lost.empty()) return;
-    each_record(w_.dump(), [&](std::string_view record) {
-        if (has(record, "\"record\":\"place\""))
-            lost.erase(static_cast<int32_t>(number_in(record, "block")));
-    });
-    for (const int32_t block : lost) tree_.remove(block);
-    w_.tally_->lone_lost_freed += lost.size();
 }
 
 // A find or a match touched these.
@@ -237,10 +224,6 @@ void LeasesOnly::aborted() {
             tree_.set_used(block, used);
             tree_.use_since(block);
         }
-    std::set<int32_t> lost;
-    for (const auto &[block, place] : tree_.places())
-        if (!place.found && !is_leased(block)) lost.insert(block);
-    drop_lost(lost);
 }
 
 // Gives in the step happened between the calls and now.
@@ -269,22 +252,20 @@ bool LeasesOnly::is_others(const Lease &lease, int32_t block) const {
     });
 }
 
-// `count` of the ids were withdrawn: those that no other lease holds. Lost ones may count.
+// `count` of the ids were withdrawn: those that no other lease holds. A lost one is published, too.
 void LeasesOnly::forgotten(const Lease &lease, const std::vector<int32_t> &ids, uint32_t count) {
     const std::set<int32_t> once(ids.begin(), ids.end());
-    size_t found = 0;
-    size_t lost = 0;
     std::vector<int32_t> gone;
     for (const int32_t id : once) {
         if (!tree_.has(id) || is_others(lease, id)) continue;
         gone.push_back(id);
-        ++(tree_.places().at(id).found ? found : lost);
+        w_.tally_->lone_lost_forgotten += !tree_.places().at(id).found;
     }
     for (const int32_t id : gone) tree_.remove(id);
-    if (count < found || count > found + lost)
-        fail("lease-forget", "%u of %zu blocks are forgotten; %zu could be found, and %zu are lost",
-             count, once.size(), found, lost);
-    w_.tally_->lone_forgotten += found;
+    if (count != gone.size())
+        fail("lease-forget", "%u of %zu blocks are forgotten; %zu are published, and not another's",
+             count, once.size(), gone.size());
+    w_.tally_->lone_forgotten += gone.size();
 }
 
 void LeasesOnly::destroyed(uint32_t tenant) {

@@ -68,7 +68,6 @@ class LeasesOnly {
     std::vector<std::vector<Content>> places_of(const Sequence &run, uint32_t places) const;
     void judge_lru(const std::set<int32_t> &gone, const Before &before);
     uint64_t held_by(uint32_t ns) const;
-    void drop_lost(std::set<int32_t> lost);
     quire_cache_stats stats();
 
     World &w_;

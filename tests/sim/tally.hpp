@@ -47,8 +47,8 @@ namespace sim {
     T(inserts_refused) T(inserted_blocks) T(inserted_there) T(orders_judged) T(orders_reached) \
     T(blocks_of_sizes) T(publishes_refused) T(places_together) \
     T(lone_seeds) T(lone_audits) T(lone_evicted) T(lone_evictions_judged) T(lone_shortages) \
-    T(lone_forgotten) T(lone_lost_freed) T(lone_moved) T(lone_dropped) T(lone_unserved) \
-    T(lone_led) T(lone_followed) T(follower_leases) T(follower_leased) \
+    T(lone_forgotten) T(lone_lost_cached) T(lone_lost_forgotten) T(lone_moved) T(lone_dropped) \
+    T(lone_unserved) T(lone_led) T(lone_followed) T(follower_leases) T(follower_leased) \
     T(follower_moves)
 // clang-format on
 
