@@ -48,6 +48,9 @@
  * quire_lease_info.blocks_lost counts both. Nothing else that the step changed of leases is taken
  * back.
  *
+ * A follower keeps the blocks of its leader's leases and has no leases of its own: on it every call
+ * here is QUIRE_E_UNSUPPORTED, and its statistics count none.
+ *
  * Leases count among the sequences of quire_cache_desc.max_sequences. In a cache without sequences
  * they insert and find blocks of few tokens faster (QUIRE_CACHE_LEASES_ONLY).
  */
