@@ -141,8 +141,9 @@ bool CacheTier::take_blocks(uint32_t length, Load *load) {
     uint32_t most[kMaxGroups] = {};
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
         for (uint32_t i = 0; i < length; ++i) most[g] += is_needed(g, i) ? 1 : 0;
-        const BlockPool &host = *books_.journal.host_pool(g);
-        if (most[g] > uint64_t{host.idle_count()} + host.cached_count()) {
+        const BlockPool *host = books_.journal.host_pool(g);
+        // A migration may have left no host tier since the store was asked.
+        if (host == nullptr || most[g] > uint64_t{host->idle_count()} + host->cached_count()) {
             ++books_.loads.counts.loads_short;
             return false;
         }
@@ -185,6 +186,7 @@ bool CacheTier::is_enough(uint32_t length, uint32_t found) const {
 bool CacheTier::begin_load(const LoadRequest &request, Load *load) {
     const Geometry &geometry = books_.geometry;
     if (fault_.is_broken() || keys_.tenant(request.s->root) == nullptr) return false;
+    if (books_.journal.host_pool(0) == nullptr) return false;  // a migration left no host tier
     if (request.blocks <= request.hit || request.blocks > UINT32_MAX / geometry.group_count)
         return false;
     const uint64_t entries = uint64_t{geometry.group_count} * request.blocks;
