@@ -235,7 +235,12 @@ bool Announcer::tell_record(uint32_t record, EventSink *sink) {
     if (told.node == kNone)
         return was_told(record) ? tell_store(record, sink) : tell_orphan(record, sink);
     if (!told_.is_current(record)) return true;  // it is taken back first
-    if (!tree_.is_held(told.node)) return tell_node(told.node, sink);
+    if (!tree_.is_held(told.node)) {
+        if (!tell_node(told.node, sink)) return false;
+        // The store has lost it, and its node is out of reach for good: a block before it is gone.
+        const bool is_nowhere = !waits_ && told_.is_current(record) && is_to_move(record);
+        return is_nowhere ? take_back(record, sink) : true;
+    }
     waits_ = !was_told(record) || is_to_move(record);
     return waits_ || tell_store(record, sink);
 }
