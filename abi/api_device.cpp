@@ -92,8 +92,9 @@ Status no_backend(const quire_instance *instance, const char *name, quire_error 
     std::string words = name != nullptr ? std::string("no backend named \"") + name + "\" is loaded"
                                         : std::string("no loaded backend has a device");
     if (name != nullptr) {
-        words += "; loaded: " + loaded_names(*instance) +
-                 "; QUIRE_PLUGIN_PATH names the directory of other quire_backend_*.so";
+        words += "; loaded: " + loaded_names(*instance);
+        if (!instance->backends.empty())  // else it is said below
+            words += "; QUIRE_PLUGIN_PATH names the directory of other quire_backend_*.so";
     }
     for (const auto &backend : instance->backends) {
         if (backend->status < 0) words += "; " + backend->path + ": " + backend->message;
