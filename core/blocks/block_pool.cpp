@@ -33,11 +33,12 @@ void BlockPool::destroy(const HostAllocator *host, BlockPool **pool) {
 bool BlockPool::create(uint32_t block_count, bool scrubs) {
     QUIRE_ASSERT(block_count >= 2);
     if (!blocks_.create(block_count) || !links_.create(block_count)) return false;
+    if (!origins_.create(block_count)) return false;
     if (scrubs && !unscrubbed_.reserve(block_count)) return false;
     for (uint32_t i = 0; i < block_count; ++i) {
         blocks_[i].node = kNone;
         blocks_[i].owner = kNone;
-        blocks_[i].tenant = kFreshTenant;
+        origins_[i].tenant = kFreshTenant;
         links_[i] = BlockLink{kNone, kNone};
         blocks_[i].state = BlockState::free;
     }
@@ -150,17 +151,18 @@ void BlockPool::push_unused(uint32_t block) {
 
 void BlockPool::mark_mixed(uint32_t block, bool can_cover) {
     Block &b = blocks_[block];
-    b.tenant = kMixedTenant;
+    BlockOrigin &origin = origins_[block];
+    origin.tenant = kMixedTenant;
     b.is_covered = false;
     // Whatever is published was written since.
-    if (b.node != kNone && can_cover) cover(block, Cover{b.ready, b.depends});
+    if (b.node != kNone && can_cover) cover(block, Cover{origin.ready, origin.depends});
     bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
     if (is_unused && unscrubbed_.capacity() != 0) note_unscrubbed(block);
 }
 
 void BlockPool::note_unscrubbed(uint32_t block) {
     Block &b = blocks_[block];
-    if (b.tenant == kFreshTenant || b.is_unscrubbed) return;
+    if (origins_[block].tenant == kFreshTenant || b.is_unscrubbed) return;
     b.is_unscrubbed = true;
     unscrubbed_.push(block);
 }
@@ -283,7 +285,9 @@ void BlockPool::take_over(const BlockPool &old, const uint32_t *ids) {
         if (old[i].state == BlockState::free) continue;
         Block &b = blocks_[ids[i]];
         b = old[i];
-        b.copied_to = b.copied_from = 0;  // these belong to a run that is over
+        BlockOrigin &origin = origins_[ids[i]];
+        origin = old.origin(i);
+        origin.copied_to = origin.copied_from = 0;  // these belong to a run that is over
         b.is_unscrubbed = false;
     }
     for (uint32_t i = old.lists_[kCached].head; i != kNone; i = old.links_[i].next) {
@@ -502,7 +506,7 @@ Status BlockPool::check_list(uint32_t name) const {
 // An unused block is free once all work that may touch it is done, and drains until then.
 Status BlockPool::check_unused(uint32_t block) const {
     const Block &b = blocks_[block];
-    if (unscrubbed_.capacity() != 0 && b.tenant != kFreshTenant && !b.is_unscrubbed) {
+    if (unscrubbed_.capacity() != 0 && origins_[block].tenant != kFreshTenant && !b.is_unscrubbed) {
         return fail(QUIRE_E_INTERNAL,
                     "block_pool: unused block {} holds content, but is not listed for scrubbing",
                     block);

@@ -46,8 +46,8 @@ constexpr uint64_t kMixedTenant = UINT64_MAX - 1;
 
 enum class BlockState : uint8_t { free, draining, held, cached, parked, null };
 
-// One cache line per block; allocation and sharing use the first half.
-struct alignas(kCacheLine) Block {
+// Taking, sharing, caching and evicting a block use this alone, of which two fit in a cache line.
+struct alignas(kCacheLine / 2) Block {
     uint32_t refs;
     uint32_t node;          // in the prefix tree, kNone = unpublished
     uint32_t owner;         // index of the sequence that may write in place; kNone = no one
@@ -65,15 +65,20 @@ struct alignas(kCacheLine) Block {
     uint8_t is_demoted : 1;  // in the host tier: a copy of the open step fills it
     uint8_t is_offered : 1;  // by the call that is about to publish it
     uint64_t stamp;          // when a table last dropped it; orders the cached list
-    uint64_t depends;        // once published: unfinished steps without which its content is wrong,
-                             // bit u % 64 for step u of (ready - 64, ready]
-    uint64_t ready;          // once published: the last step that may have written it
     uint64_t touch;          // the last step that may read or write it
-    uint32_t copied_to;      // run of copies in which it was a destination
-    uint32_t copied_from;    // run of copies in which it was a source
-    uint64_t tenant;         // number of the namespace that wrote last
 };
-static_assert(sizeof(Block) == 64);
+static_assert(sizeof(Block) == 32);
+
+// Where a block's content comes from.
+struct BlockOrigin {
+    uint64_t depends;    // once published: unfinished steps without which its content is wrong, bit
+                         // u % 64 for step u of (ready - 64, ready]
+    uint64_t ready;      // once published: the last step that may have written it
+    uint64_t tenant;     // number of the namespace that wrote last
+    uint32_t copied_to;  // run of copies in which it was a destination
+    uint32_t copied_from;  // run of copies in which it was a source
+};
+static_assert(sizeof(BlockOrigin) == 32);
 
 // Neighbours on a list. Kept apart from the records: eviction walks far down the list to prefetch
 // what it will need, and eight links fit in one cache line.
@@ -82,19 +87,19 @@ struct BlockLink {
     uint32_t next;
 };
 
-// A step as a bit of Block::depends. At most 64 steps are unfinished, so no two of them share a
+// A step as a bit of BlockOrigin::depends. At most 64 steps are unfinished, so no two of them share a
 // bit. A bit means a step near the block's own `ready`, so it can never come to mean a later step.
 inline uint64_t depends_bit(uint64_t step) { return uint64_t{1} << step % 64; }
 static_assert(kMaxUnfinished <= 64);
 
-// The steps that wrote all slots of a covered block, in the form of Block::ready and depends. They
+// The steps that wrote all slots of a covered block, in the form of BlockOrigin::ready and depends. They
 // are not those of its content: to publish a block depends on more than to have it written.
 struct Cover {
     uint64_t ready;
     uint64_t depends;
 };
 
-// has: a Block or a Cover.
+// has: a BlockOrigin or a Cover.
 template <typename Dependence>
 bool depends_on(const Dependence &has, uint64_t step) {
     return step <= has.ready && has.ready - step < 64 && (has.depends & depends_bit(step)) != 0;
@@ -103,7 +108,12 @@ bool depends_on(const Dependence &has, uint64_t step) {
 class BlockPool {
  public:
     BlockPool(const HostAllocator *host, const Timeline *timeline)
-        : blocks_(host), links_(host), unscrubbed_(host), covers_(host), timeline_(timeline) {}
+        : blocks_(host),
+          links_(host),
+          origins_(host),
+          unscrubbed_(host),
+          covers_(host),
+          timeline_(timeline) {}
 
     // scrubs: keeps a list of the blocks that were given up with their content.
     [[nodiscard]] bool create(uint32_t block_count, bool scrubs);
@@ -118,6 +128,8 @@ class BlockPool {
     Block &operator[](uint32_t block) { return blocks_[block]; }
     BlockLink &link(uint32_t block) { return links_[block]; }  // for tests that break it
     const Block &operator[](uint32_t block) const { return blocks_[block]; }
+    BlockOrigin &origin(uint32_t block) { return origins_[block]; }
+    const BlockOrigin &origin(uint32_t block) const { return origins_[block]; }
 
     uint32_t free_count() const { return lists_[kFree].count + draining_; }
     uint32_t cached_count() const { return lists_[kCached].count; }
@@ -286,6 +298,7 @@ class BlockPool {
 
     Array<Block> blocks_;
     Array<BlockLink> links_;
+    Array<BlockOrigin> origins_;
     // Blocks that were given up with their content, in a pool that scrubs. Some were taken or
     // cleared since; the walk over the list finds that out.
     Array<uint32_t> unscrubbed_;
@@ -305,16 +318,17 @@ void BlockPool::scrub(uint64_t barrier, uint64_t step, Body body) {
     uint32_t kept = 0;
     for (uint32_t block : unscrubbed_) {
         Block &b = blocks_[block];
+        uint64_t &tenant = origins_[block].tenant;
         bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
-        if (is_unused && b.tenant != kFreshTenant && b.state == BlockState::draining &&
+        if (is_unused && tenant != kFreshTenant && b.state == BlockState::draining &&
             b.touch >= barrier) {
             unscrubbed_[kept++] = block;
             continue;
         }
         b.is_unscrubbed = false;
-        if (!is_unused || b.tenant == kFreshTenant) continue;
+        if (!is_unused || tenant == kFreshTenant) continue;
         leave_list(block);
-        b.tenant = kFreshTenant;
+        tenant = kFreshTenant;
         b.touch = step;
         push_unused(block);
         body(block);

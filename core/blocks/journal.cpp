@@ -71,20 +71,21 @@ void Journal::look_ahead(uint32_t pool_number, uint32_t block) {
 
 // Makes the taker the block's writer, and zeroes the block if it would show another's content.
 template <typename Taking>
-void Journal::hand_over(Taking *edit, Block *block, uint32_t group, const Taker &taker) {
-    Block &b = *block;
+void Journal::hand_over(Taking *edit, BlockPool *pool, uint32_t group, const Taker &taker) {
+    Block &b = (*pool)[edit->block];
+    uint64_t &tenant = pool->origin(edit->block).tenant;
     edit->owner = b.owner;
     edit->frozen_slots = b.frozen_slots;
-    edit->tenant = b.tenant;
+    edit->tenant = tenant;
     b.owner = taker.sequence;
     b.frozen_slots = 0;
     b.group = static_cast<uint8_t>(group) & 0xF;
-    if (b.tenant == taker.tenant && !scrubs_) [[likely]]
+    if (tenant == taker.tenant && !scrubs_) [[likely]]
         return;
     if (only_tenant_ == kFreshTenant) only_tenant_ = taker.tenant;
     if (only_tenant_ != taker.tenant) mixed_ = has_tenants_ = true;
-    bool shows = b.tenant != kFreshTenant && !taker.overwrites;
-    b.tenant = taker.tenant;
+    bool shows = tenant != kFreshTenant && !taker.overwrites;
+    tenant = taker.tenant;
     if (!shows) return;
     auto id = static_cast<int32_t>(edit->block);
     step_->copies.push(quire_block_copy{QUIRE_COPY_ZERO, group, id, id, 0, 0});
@@ -103,7 +104,7 @@ uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker, boo
     edit.block = block;
     edit.is_read = is_read;
     edit.old_group = pool[block].group;
-    hand_over(&edit, &pool[block], group, taker);
+    hand_over(&edit, &pool, group, taker);
     return block;
 }
 
@@ -117,8 +118,8 @@ uint32_t Journal::evict(uint32_t group, uint64_t barrier, const Taker &taker, bo
     look_ahead(number_of_pool(group), block);
     const uint32_t host = keeps_on_host_ ? host_room(group, barrier, promotes) : kNone;
     auto &edit = new_edit<Evict>();
-    edit.ready = b.ready;
-    edit.depends = b.depends;
+    edit.ready = pool.origin(block).ready;
+    edit.depends = pool.origin(block).depends;
     edit.generation = tree_.generation(node);
     edit.block = block;
     edit.node = node;
@@ -136,7 +137,7 @@ uint32_t Journal::evict(uint32_t group, uint64_t barrier, const Taker &taker, bo
         ++evictions_;
     }
     b.node = kNone;
-    hand_over(&edit, &b, group, taker);
+    hand_over(&edit, &pool, group, taker);
     pool.claim(block);
     return block;
 }
@@ -232,12 +233,12 @@ void Journal::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
     // Unwritten slots are copied too.
     BlockPool &sources = kind == QUIRE_COPY_SWAP_IN ? *host_pools_[group] : *pools_[group];
     BlockPool &targets = kind == QUIRE_COPY_SWAP_OUT ? *host_pools_[group] : *pools_[group];
-    if (sources[src].tenant == kMixedTenant) {
-        targets[dst].tenant = kMixedTenant;
+    if (sources.origin(src).tenant == kMixedTenant) {
+        targets.origin(dst).tenant = kMixedTenant;
         targets[dst].is_covered = sources[src].is_covered;
         if (can_cover_ && sources[src].is_covered) targets.cover(dst, sources.cover_of(src));
     } else if (kind == QUIRE_COPY_SWAP_OUT) {
-        targets[dst].tenant = kFreshTenant;
+        targets.origin(dst).tenant = kFreshTenant;
     }
 }
 
@@ -264,7 +265,7 @@ bool Journal::replace(uint32_t group, uint32_t block, uint32_t node, uint32_t en
     const uint32_t older = tree_.blocks(node)[entry];
     BlockPool &olders = pool_of(group, older);
     if (olders[number_of(older)].state != BlockState::cached) return false;
-    note(Replace{named_block((*pools_[group])[block]), node, entry, older, block,
+    note(Replace{named_block(*pools_[group], block), node, entry, older, block,
                  olders.next_in_list(number_of(older)), static_cast<uint8_t>(group)});
     olders.park(number_of(older));
     if (step_ == nullptr) release_named(group, older);

@@ -98,6 +98,9 @@ class Journal {
     const Block &named(uint32_t group, uint32_t named) const {
         return pool_of(group, named)[number_of(named)];
     }
+    const BlockOrigin &origin(uint32_t group, uint32_t named) const {
+        return pool_of(group, named).origin(number_of(named));
+    }
     bool keeps_on_host() const { return keeps_on_host_; }
     PrefixTree &tree() { return tree_; }
     const PrefixTree &tree() const { return tree_; }
@@ -273,12 +276,13 @@ class Journal {
         BlockPool &pool = *pools_[group];
         Block &b = pool[block];
         if (*named == kNullBlock)
-            note(Adopt{named_block(b), node, entry, block, static_cast<uint8_t>(group)});
+            note(Adopt{named_block(pool, block), node, entry, block, static_cast<uint8_t>(group)});
         *named = block;
         b.node = node;
-        b.ready = content.ready;
-        b.depends = content.depends;
-        if (b.tenant == kMixedTenant && !b.is_covered && can_cover_) [[unlikely]]
+        BlockOrigin &origin = pool.origin(block);
+        origin.ready = content.ready;
+        origin.depends = content.depends;
+        if (origin.tenant == kMixedTenant && !b.is_covered && can_cover_) [[unlikely]]
             pool.cover(block, Cover{content.ready, content.depends});
         // From now on any sequence may read all of it, even if it leaves the tree again.
         b.frozen_slots = static_cast<uint16_t>(sizes_[group].tokens());
@@ -417,18 +421,20 @@ class Journal {
     uint32_t host_room(uint32_t group, uint64_t barrier, bool promotes);
     uint32_t evict_host(uint32_t group, uint64_t barrier);
     Demote demote(uint32_t group, uint32_t block, uint32_t to);
-    uint64_t depends_of_copy(const Block &source) const;
+    uint64_t depends_of_copy(const BlockOrigin &source) const;
     void release_named(uint32_t group, uint32_t named);
     void look_ahead(uint32_t pool, uint32_t block);
     template <typename Drop>
     void drop_from(BlockPool *pool, Drop *edit, const Letting &how);
     // Everything that naming a block changes in it.
-    static NamedBlock named_block(const Block &b) {
-        return NamedBlock{b.ready, b.depends, b.owner, b.frozen_slots, b.is_covered != 0};
+    static NamedBlock named_block(const BlockPool &pool, uint32_t block) {
+        const Block &b = pool[block];
+        const BlockOrigin &origin = pool.origin(block);
+        return NamedBlock{origin.ready, origin.depends, b.owner, b.frozen_slots, b.is_covered != 0};
     }
     bool replace(uint32_t group, uint32_t block, uint32_t node, uint32_t entry);
     template <typename Taking>
-    void hand_over(Taking *edit, Block *block, uint32_t group, const Taker &taker);
+    void hand_over(Taking *edit, BlockPool *pool, uint32_t group, const Taker &taker);
     // A new edit of the open step, all zeros, to be filled in its place in the record. REQUIRES: a
     // step is open.
     template <typename Kind>

@@ -35,7 +35,8 @@ uint32_t Journal::insert_run(Sequence *s, uint32_t lease, const BlockRun &run) {
     for (uint32_t i = 0; i < run.count && (covers || !is_last); ++i) {
         const uint32_t block = run.blocks[i];
         Block &b = pool[block];
-        if (covers && b.tenant == kMixedTenant && !b.is_covered) pool.cover(block, Cover{});
+        if (covers && pool.origin(block).tenant == kMixedTenant && !b.is_covered)
+            pool.cover(block, Cover{});
         if (is_last || lease_index(lease, 0).find(table(lease, 0), block) == kNone) continue;
         pool.claim(block);
         b.owner = lease;

@@ -37,9 +37,9 @@ uint32_t Journal::evict_host(uint32_t group, uint64_t barrier) {
     if (block == kNone) return kNone;
     Block &b = host[block];
     Evict edit{};
-    edit.ready = b.ready;
-    edit.depends = b.depends;
-    edit.tenant = b.tenant;
+    edit.ready = host.origin(block).ready;
+    edit.depends = host.origin(block).depends;
+    edit.tenant = host.origin(block).tenant;
     edit.generation = tree_.generation(b.node);
     edit.owner = b.owner;
     edit.block = block;
@@ -62,8 +62,8 @@ uint32_t Journal::evict_host(uint32_t group, uint64_t barrier) {
     return block;
 }
 
-// What a copy of the open step depends on, in the form of Block::depends with `ready` = the step.
-uint64_t Journal::depends_of_copy(const Block &source) const {
+// What a copy of the open step depends on, in the form of BlockOrigin::depends with `ready` = the step.
+uint64_t Journal::depends_of_copy(const BlockOrigin &source) const {
     uint64_t depends = depends_bit(step_->number);
     for (uint64_t step = timeline_->oldest(); step < step_->number; ++step) {
         if (depends_on(source, step)) depends |= depends_bit(step);
@@ -77,9 +77,10 @@ Demote Journal::demote(uint32_t group, uint32_t block, uint32_t to) {
     const Block &b = (*pools_[group])[block];
     BlockPool &host = *host_pools_[group];
     Block &h = host[to];
+    BlockOrigin &origin = host.origin(to);
     copy(QUIRE_COPY_SWAP_OUT, group, block, to);
-    Demote edit{h.ready,
-                h.depends,
+    Demote edit{origin.ready,
+                origin.depends,
                 h.stamp,
                 tree_.generation(b.node),
                 b.node,
@@ -88,8 +89,8 @@ Demote Journal::demote(uint32_t group, uint32_t block, uint32_t to) {
                 h.is_demoted != 0};
     h.node = b.node;
     h.group = static_cast<uint8_t>(group) & 0xF;
-    h.depends = depends_of_copy(b);
-    h.ready = step_->number;
+    origin.depends = depends_of_copy(pools_[group]->origin(block));
+    origin.ready = step_->number;
     h.owner = kNone;
     h.frozen_slots = static_cast<uint16_t>(sizes_[group].tokens());
     h.is_demoted = true;
@@ -103,17 +104,19 @@ uint32_t Journal::promote(uint32_t group, uint32_t node, const Taker &taker) {
     uint32_t older = number_of(tree_.blocks(node)[tree_.first_entry(group)]);
     uint32_t block = take(group, step_->barrier, taker, true);
     BlockPool &host = *host_pools_[group];
-    Block &h = host[older], &b = (*pools_[group])[block];
+    BlockPool &pool = *pools_[group];
+    Block &h = host[older], &b = pool[block];
+    BlockOrigin &origin = pool.origin(block);
     QUIRE_ASSERT(tree_.blocks(node)[tree_.first_entry(group)] == (older | kOnHost));
     copy(QUIRE_COPY_SWAP_IN, group, older, block);
-    note(Promote{named_block(b), tree_.generation(node), node, older, block,
+    note(Promote{named_block(pool, block), tree_.generation(node), node, older, block,
                  host.next_in_list(older), static_cast<uint8_t>(group), h.is_demoted != 0});
     b.node = node;
-    b.ready = step_->number;
-    b.depends = depends_of_copy(h);
+    origin.ready = step_->number;
+    origin.depends = depends_of_copy(host.origin(older));
     b.frozen_slots = static_cast<uint16_t>(sizes_[group].tokens());
-    if (b.tenant == kMixedTenant && !b.is_covered && can_cover_)
-        (*pools_[group]).cover(block, Cover{b.ready, b.depends});
+    if (origin.tenant == kMixedTenant && !b.is_covered && can_cover_)
+        pool.cover(block, Cover{origin.ready, origin.depends});
     tree_.change_blocks(node)[tree_.first_entry(group)] = block;
     h.node = kNone;
     h.is_demoted = false;
@@ -133,8 +136,8 @@ void Journal::undo_demote(const Demote &edit) {
         host.claim(edit.block);
     }
     QUIRE_ASSERT(h.state == BlockState::held && h.node == kNone);
-    h.ready = edit.ready;
-    h.depends = edit.depends;
+    host.origin(edit.block).ready = edit.ready;
+    host.origin(edit.block).depends = edit.depends;
     h.stamp = edit.stamp;
     h.is_demoted = edit.was_demoted;
     --demotions_;
@@ -146,8 +149,8 @@ void Journal::undo_promote(const Promote &edit) {
     Block &b = (*pools_[edit.group])[edit.block], &h = host[edit.older];
     uint32_t *named = &tree_.change_blocks(edit.node)[tree_.first_entry(edit.group)];
     --promotions_;
-    b.ready = edit.before.ready;
-    b.depends = edit.before.depends;
+    pools_[edit.group]->origin(edit.block).ready = edit.before.ready;
+    pools_[edit.group]->origin(edit.block).depends = edit.before.depends;
     b.frozen_slots = edit.before.frozen_slots;
     b.is_covered = edit.before.is_covered;
     bool is_there = tree_.generation(edit.node) == edit.generation && *named == edit.block;
@@ -202,7 +205,7 @@ void Journal::make_idle_host(uint32_t group, uint32_t count) {
 uint32_t Journal::take_idle_host(uint32_t group) {
     QUIRE_ASSERT(step_ == nullptr);
     uint32_t block = host_pools_[group]->take_idle();
-    (*host_pools_[group])[block].tenant = kFreshTenant;
+    host_pools_[group]->origin(block).tenant = kFreshTenant;
     return block;
 }
 

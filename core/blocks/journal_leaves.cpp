@@ -14,11 +14,11 @@ uint64_t Journal::node_reserve() const {
 }
 
 bool Journal::node_depends(uint32_t node, uint64_t step) const {
-    if (leases_only()) return depends_on((*pools_[0])[node], step);
+    if (leases_only()) return depends_on(pools_[0]->origin(node), step);
     for (uint32_t g = 0; g < group_count_; ++g) {
         for (uint32_t e = tree_.first_entry(g); e < tree_.first_entry(g + 1); ++e) {
             uint32_t block = tree_.blocks(node)[e];
-            if (block != kNullBlock && depends_on(named(g, block), step)) return true;
+            if (block != kNullBlock && depends_on(origin(g, block), step)) return true;
         }
     }
     return false;

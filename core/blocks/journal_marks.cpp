@@ -35,7 +35,7 @@ bool Journal::uncover(uint64_t step) {
         for (BlockPool *pool : {pools_[p], host_pools_[p]}) {
             for (uint32_t i = 1; pool != nullptr && i < pool->block_count(); ++i) {
                 Block &b = (*pool)[i];
-                if (b.tenant != kMixedTenant || !b.is_covered) continue;
+                if (!b.is_covered || pool->origin(i).tenant != kMixedTenant) continue;
                 if (!depends_on(pool->cover_of(i), step)) continue;
                 b.is_covered = false;
                 b.is_suspect = any = true;
@@ -59,7 +59,7 @@ void Journal::forget_runs() {
         for (BlockPool *pool : {pools_[p], host_pools_[p]}) {
             if (pool == nullptr) continue;
             for (uint32_t b = 0; b < pool->block_count(); ++b) {
-                (*pool)[b].copied_to = (*pool)[b].copied_from = 0;
+                pool->origin(b).copied_to = pool->origin(b).copied_from = 0;
             }
         }
     }

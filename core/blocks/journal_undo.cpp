@@ -15,7 +15,7 @@ void take_back(BlockPool *pool, const Taking &edit) {
     Block &b = (*pool)[edit.block];
     b.owner = edit.owner;
     b.frozen_slots = edit.frozen_slots;
-    b.tenant = edit.tenant;
+    pool->origin(edit.block).tenant = edit.tenant;
 }
 
 void set_group(BlockPool *pool, uint32_t block, uint8_t group) {
@@ -32,17 +32,18 @@ void undo_drop(BlockPool *pool, const Drop &edit) {
     if (is_last) pool->undo_raise_touch(edit.block, edit.old_touch);
 }
 
-void undo_named(const NamedBlock &before, Block *b) {
-    b->node = kNone;
-    b->frozen_slots = before.frozen_slots;
-    b->ready = before.ready;
-    b->depends = before.depends;
-    b->is_covered = before.is_covered;
+void undo_named(const NamedBlock &before, BlockPool *pool, uint32_t block) {
+    Block &b = (*pool)[block];
+    b.node = kNone;
+    b.frozen_slots = before.frozen_slots;
+    b.is_covered = before.is_covered;
+    pool->origin(block).ready = before.ready;
+    pool->origin(block).depends = before.depends;
 }
 
 // A dropped item that made the node took it away from the block, and the rest is left to undo.
-void undo_unnamed(const NamedBlock &before, Block *b) {
-    if (b->node == kNone) undo_named(before, b);
+void undo_unnamed(const NamedBlock &before, BlockPool *pool, uint32_t block) {
+    if ((*pool)[block].node == kNone) undo_named(before, pool, block);
 }
 
 }  // namespace
@@ -76,10 +77,10 @@ void Journal::undo_evict(Evict *edit) {
 }
 
 void Journal::name_again(const Evict &edit) {
-    Block &b = pool_of(edit)[edit.block];
-    b.node = edit.node;
-    b.ready = edit.ready;
-    b.depends = edit.depends;
+    BlockPool &pool = pool_of(edit);
+    pool[edit.block].node = edit.node;
+    pool.origin(edit.block).ready = edit.ready;
+    pool.origin(edit.block).depends = edit.depends;
 }
 
 // A node that several items took blocks from is whole again once the last of them is undone.
@@ -125,10 +126,10 @@ void Journal::free_bare(const StepEdits &step, uint64_t edit_count) {
 
 void Journal::undo_adopt(const Adopt &edit) {
     uint32_t *named = &tree_.change_blocks(edit.node)[edit.entry];
-    Block *b = &(*pools_[edit.group])[edit.block];
-    if (*named != edit.block) return undo_unnamed(edit.before, b);
+    BlockPool *pool = pools_[edit.group];
+    if (*named != edit.block) return undo_unnamed(edit.before, pool, edit.block);
     *named = kNullBlock;
-    undo_named(edit.before, b);
+    undo_named(edit.before, pool, edit.block);
 }
 
 void Journal::undo_replace(const Replace &edit) {
@@ -137,10 +138,10 @@ void Journal::undo_replace(const Replace &edit) {
     uint32_t *named = &tree_.change_blocks(edit.node)[edit.entry];
     olders.unpark_cached(older, edit.hint);
     if (*named == edit.block) {
-        undo_named(edit.before, &pool[edit.block]);
+        undo_named(edit.before, &pool, edit.block);
         *named = edit.older;
     } else {
-        undo_unnamed(edit.before, &pool[edit.block]);
+        undo_unnamed(edit.before, &pool, edit.block);
         olders[older].node = edit.node;
         release_named(edit.group, edit.older);
     }

@@ -198,8 +198,8 @@ bool Shards::joins_run(const quire_block_copy &copy, Journal *journal) {
     bool to_host = copy.kind == QUIRE_COPY_SWAP_OUT;
     BlockPool &sources = from_host ? *journal->host_pool(copy.group) : journal->pool(copy.group);
     BlockPool &targets = to_host ? *journal->host_pool(copy.group) : journal->pool(copy.group);
-    Block &src = sources[static_cast<uint32_t>(copy.src)];
-    Block &dst = targets[static_cast<uint32_t>(copy.dst)];
+    BlockOrigin &src = sources.origin(static_cast<uint32_t>(copy.src));
+    BlockOrigin &dst = targets.origin(static_cast<uint32_t>(copy.dst));
     if (src.copied_to == run_ || dst.copied_to == run_ || dst.copied_from == run_) return false;
     src.copied_from = run_;
     dst.copied_to = run_;
@@ -245,7 +245,7 @@ Status Shards::zero(const Binding &binding, Queue *queue, const Array<quire_bloc
         if (copy.kind == kVoidCopy) continue;
         if (copy.kind != QUIRE_COPY_ZERO) break;
         if (!binding.holds(copy.group)) continue;
-        Block &block = journal->pool(copy.group)[static_cast<uint32_t>(copy.dst)];
+        BlockOrigin &block = journal->pool(copy.group).origin(static_cast<uint32_t>(copy.dst));
         if (block.copied_to == run_) continue;
         block.copied_to = run_;
         const quire_be_pool &pool = binding.pool(copy.group);

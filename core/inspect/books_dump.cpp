@@ -108,9 +108,9 @@ void CacheDump::write_blocks(const BlockPool &pool, uint32_t group, const char *
         out_.number("frozen", b.frozen_slots);
         out_.number("stamp", b.stamp);
         out_.number("touch", b.touch);
-        out_.number("ready", b.ready);
-        out_.bits("depends", b.depends);
-        write_tenant("tenant", b.tenant);
+        out_.number("ready", pool.origin(i).ready);
+        out_.bits("depends", pool.origin(i).depends);
+        write_tenant("tenant", pool.origin(i).tenant);
         out_.flag("covered", b.is_covered);
         out_.number("cover_ready", pool.cover_of(i).ready);
         out_.bits("cover_depends", pool.cover_of(i).depends);

@@ -444,7 +444,8 @@ Status CacheCheck::check_item(const Change &change, uint32_t group) const {
         uint32_t k = size.block_of(position);
         uint32_t slot = size.slot_of(position);
         const Block &block = books_.journal.pool(group)[t.ids.data[k]];
-        bool is_new = block.node != kNone && block.ready == record.number;
+        const uint64_t ready = books_.journal.pool(group).origin(t.ids.data[k]).ready;
+        bool is_new = block.node != kNone && ready == record.number;
         if (books_.geometry.groups[group].recurrent && slot != 0 && block.refs != 1) {
             return wrong("block %u of group %u: sequence %u overwrites its state in step %" PRIu64
                          ", and %u tables name it",
@@ -457,8 +458,7 @@ Status CacheCheck::check_item(const Change &change, uint32_t group) const {
             return wrong("block %u of group %u: sequence %u writes from slot %u on in step %" PRIu64
                          ", but %u are frozen, sequence %d owns it, step %" PRIu64 " published it",
                          t.ids.data[k], group, change.sequence, slot, record.number,
-                         block.frozen_slots, number(block.owner),
-                         block.node != kNone ? block.ready : 0);
+                         block.frozen_slots, number(block.owner), block.node != kNone ? ready : 0);
         }
         position = size.first_token(k + 1);
     }

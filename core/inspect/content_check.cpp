@@ -10,11 +10,11 @@ namespace quire {
 
 namespace {
 
-// The steps of [first, end) that the block's content depends on, as bits of Block::depends.
-uint64_t depends_within(const Block &block, uint64_t first, uint64_t end) {
+// The steps of [first, end) that the block's content depends on, as bits of BlockOrigin::depends.
+uint64_t depends_within(const BlockOrigin &origin, uint64_t first, uint64_t end) {
     uint64_t steps = 0;
     for (uint64_t step = first; step < end; ++step) {
-        if (depends_on(block, step)) steps |= depends_bit(step);
+        if (depends_on(origin, step)) steps |= depends_bit(step);
     }
     return steps;
 }
@@ -111,28 +111,29 @@ Status CacheCheck::check_tenants(uint32_t pool_number) const {
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
         const Block &block = pool[b];
         const uint32_t group = block.group;
-        if (block.tenant == kMixedTenant || block.tenant == kFreshTenant) continue;
-        if (!journal.mixed_ && block.tenant != journal.only_tenant_) {
+        const uint64_t tenant = pool.origin(b).tenant;
+        if (tenant == kMixedTenant || tenant == kFreshTenant) continue;
+        if (!journal.mixed_ && tenant != journal.only_tenant_) {
             return wrong("block %u of group %u: namespace %" PRIu64 " wrote it, but only %" PRIu64
                          " is recorded as having written any block",
-                         b, group, block.tenant, journal.only_tenant_);
+                         b, group, tenant, journal.only_tenant_);
         }
         if (block.node != kNone) {
             const uint32_t scope = journal.leases_only() ? journal.block_tree().root(b)
                                                          : tree.header(block.node).scope;
             uint64_t number = root_namespace(tree.scopes(), scope);
-            if (number == block.tenant) continue;
+            if (number == tenant) continue;
             return wrong("block %u of group %u: namespace %" PRIu64
                          " wrote it, but node %u, which names it, belongs to namespace %" PRIu64,
-                         b, group, block.tenant, block.node, number);
+                         b, group, tenant, block.node, number);
         }
         if (block.state != BlockState::held || !is_live(block.owner)) continue;
         const Sequence &s = books_.sequences[block.owner];
         uint64_t number = books_.namespaces[s.name_space].number;
-        if (number == block.tenant) continue;
+        if (number == tenant) continue;
         return wrong("block %u of group %u: namespace %" PRIu64
                      " wrote it, but sequence %u, which owns it, belongs to namespace %" PRIu64,
-                     b, group, block.tenant, block.owner, number);
+                     b, group, tenant, block.owner, number);
     }
     return Status{};
 }
@@ -144,10 +145,11 @@ Status CacheCheck::check_published(const BlockPool &pool) const {
         const Block &block = pool[b];
         const uint32_t group = block.group;
         if (block.node == kNone) continue;
-        if (block.ready > newest) {
+        const uint64_t ready = pool.origin(b).ready;
+        if (ready > newest) {
             return wrong("block %u of group %u is published as of step %" PRIu64
                          ", but the newest is %" PRIu64,
-                         b, group, block.ready, newest);
+                         b, group, ready, newest);
         }
         if (block.frozen_slots == size_of(group).tokens()) continue;
         return wrong(
@@ -175,7 +177,8 @@ Status CacheCheck::check_dependence(uint32_t index, uint32_t group) const {
         if (t.ids.data[k] == kNullBlock) continue;
         const Block &block = books_.journal.pool(group)[t.ids.data[k]];
         if (block.node == kNone) continue;
-        uint64_t of_block = depends_within(block, timeline.oldest(), end);
+        const BlockOrigin &origin = books_.journal.origin(group, t.ids.data[k]);
+        uint64_t of_block = depends_within(origin, timeline.oldest(), end);
         uint64_t here = depends.up_to(size.first_token(k + 1));
         uint64_t before = block.owner == index ? depends.up_to(size.first_token(k)) : 0;
         uint64_t unknown = of_block & ~here, left_out = before & ~of_block;
@@ -197,7 +200,7 @@ Status CacheCheck::check_dependence(uint32_t index, uint32_t group) const {
 
 Status CacheCheck::check_failed(const BlockPool &pool, uint64_t step) const {
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
-        if (pool[b].node == kNone || !depends_on(pool[b], step)) continue;
+        if (pool[b].node == kNone || !depends_on(pool.origin(b), step)) continue;
         return wrong("block %u of group %u depends on step %" PRIu64
                      ", which failed, and is published as node %u",
                      b, pool[b].group, step, pool[b].node);

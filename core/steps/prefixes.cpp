@@ -77,7 +77,7 @@ bool Prefixes::visible(uint32_t node, uint64_t queue) const {
         for (uint32_t e = tree.first_entry(g); e < tree.first_entry(g + 1); ++e) {
             uint32_t block = tree.blocks(node)[e];
             if (block == kNullBlock) continue;
-            const uint64_t ready = books_.journal.named(g, block).ready;
+            const uint64_t ready = books_.journal.origin(g, block).ready;
             if (skips_open && ready == books_.records.open().number) return false;
             if (!books_.timeline.visible(ready, queue)) return false;
         }
@@ -158,7 +158,7 @@ bool Prefixes::can_copy(uint32_t node, uint64_t queue) const {
         const uint32_t block = tree.blocks(node)[g];
         if (block == kNullBlock || is_on_host(block)) return false;
         if (books_.records.is_open() &&
-            books_.journal.named(g, block).ready == books_.records.open().number) {
+            books_.journal.origin(g, block).ready == books_.records.open().number) {
             return false;
         }
     }
@@ -281,7 +281,9 @@ void Prefixes::leave_to_owner(uint32_t publisher, uint32_t group, uint32_t index
     bool holds = books_.handles.is_live(b.owner) && !is_swapped && index < t.length &&
                  t.ids.data[index] == block;
     const BlockSize size = books_.geometry.groups[group].size;
-    if (holds) b.depends &= depends(owner).up_to(size.first_token(index + 1));
+    if (holds)
+        books_.journal.pool(group).origin(block).depends &=
+            depends(owner).up_to(size.first_token(index + 1));
 }
 
 // A block that was full before its span was may have lost its owner since. Then it depends on no
@@ -289,9 +291,10 @@ void Prefixes::leave_to_owner(uint32_t publisher, uint32_t group, uint32_t index
 void Prefixes::leave_to_past(uint32_t group, uint32_t block) {
     Block &b = books_.journal.pool(group)[block];
     if (b.owner != kNone) return;
+    BlockOrigin &origin = books_.journal.pool(group).origin(block);
     uint64_t step = books_.timeline.oldest();
-    for (step = step > b.touch ? step : b.touch + 1; step <= b.ready; ++step)
-        b.depends &= ~depends_bit(step);
+    for (step = step > b.touch ? step : b.touch + 1; step <= origin.ready; ++step)
+        origin.depends &= ~depends_bit(step);
 }
 
 // Makes the node name the blocks of the sequence's span that it lacks.

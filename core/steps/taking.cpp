@@ -84,7 +84,7 @@ void Taking::give_back_passed(const Plan &plan, uint32_t group) {
 
 // If a step that a found block depends on fails, what is built on the block is wrong.
 void Taking::note_hit(Change *change, uint32_t group, uint32_t block, uint32_t index) {
-    const Block &b = books_.journal.pool(group)[block];
+    const BlockOrigin &b = books_.journal.pool(group).origin(block);
     uint32_t position = books_.geometry.groups[group].size.first_token(index);
     if (depends_on(b, books_.records.open().number)) {
         if (position < change->valid_tokens) change->valid_tokens = position;

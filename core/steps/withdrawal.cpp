@@ -17,13 +17,13 @@
 
 namespace quire {
 
-// Calls body(block) for each block that a node names, on the device and in the host tier.
+// Calls body(node, origin) for each block that a node names, on the device and in the host tier.
 template <typename Body>
 void Withdrawal::each_published(Body body) {
     for (uint32_t p = 0; p < books_.journal.pool_count(); ++p) {
         for (BlockPool *pool : {&books_.journal.pool(p), books_.journal.host_pool(p)}) {
             for (uint32_t b = 1; pool != nullptr && b < pool->block_count(); ++b) {
-                if ((*pool)[b].node != kNone) body((*pool)[b]);
+                if ((*pool)[b].node != kNone) body((*pool)[b].node, pool->origin(b));
             }
         }
     }
@@ -31,8 +31,8 @@ void Withdrawal::each_published(Body body) {
 
 void Withdrawal::forget_all() {
     Journal &journal = books_.journal;
-    each_published([&](const Block &block) {
-        journal.leases_only() ? journal.forget_block(block.node) : void(journal.forget(block.node));
+    each_published([&](uint32_t node, const BlockOrigin &) {
+        journal.leases_only() ? journal.forget_block(node) : void(journal.forget(node));
     });
     // The tokens computed so far come from the old weights, so blocks that build on them must not
     // be found.
@@ -210,8 +210,8 @@ void Withdrawal::make_node_room() {
 }
 
 void Withdrawal::withdraw_published(uint64_t step) {
-    each_published([&](const Block &block) {
-        if (depends_on(block, step)) books_.journal.forget(block.node);
+    each_published([&](uint32_t node, const BlockOrigin &origin) {
+        if (depends_on(origin, step)) books_.journal.forget(node);
     });
 }
 

@@ -12,9 +12,7 @@ bool CacheTier::write_block(uint32_t node, NodeName *name, uint32_t group) {
     const PrefixTree &tree = books_.journal.tree();
     const uint32_t named = tree.blocks(node)[group];
     const bool is_host = is_on_host(named);
-    const Block &block = is_host ? (*books_.journal.host_pool(group))[number_of(named)]
-                                 : books_.journal.pool(group)[named];
-    if (!books_.timeline.done(block.ready)) {
+    if (!books_.timeline.done(books_.journal.origin(group, named).ready)) {
         if (!is_detaching_) return false;
         ++counts.blocks_dropped;
         return true;
@@ -62,7 +60,7 @@ bool CacheTier::begin_landing(uint32_t node, NodeName *name, uint32_t group) {
         return true;
     }
     landed_[slot] = Landing{group, node, block, books_.journal.tree().generation(node),
-                            books_.journal.pool(group)[block].ready};
+                            books_.journal.origin(group, block).ready};
     return true;
 }
 
@@ -95,8 +93,9 @@ bool CacheTier::still_holds(const Landing &landing) const {
     if (tree.generation(landing.node) != landing.generation || !tree.in_use(landing.node))
         return false;
     if (tree.blocks(landing.node)[landing.group] != landing.block) return false;
-    const Block &b = books_.journal.pool(landing.group)[landing.block];
-    return b.node == landing.node && b.ready == landing.ready;
+    const BlockPool &pool = books_.journal.pool(landing.group);
+    return pool[landing.block].node == landing.node &&
+           pool.origin(landing.block).ready == landing.ready;
 }
 
 // The store may have lost the value again, or had it before it refused another.

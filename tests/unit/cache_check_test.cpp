@@ -193,7 +193,7 @@ TEST(CacheCheck, sees_an_item_that_writes_what_was_published) {
     b.begin();
     b.add(seq, 7, 2);
     ASSERT_EQ(b.check(), kTrue);
-    b.pool()[2].ready = 1;
+    b.pool().origin(2).ready = 1;
     EXPECT_EQ(b.check(),
               "block 2 of group 0: sequence 0 writes from slot 2 on in step 2, but 4 are frozen, "
               "sequence 0 owns it, step 1 published it");
@@ -345,7 +345,7 @@ TEST(CacheCheck, sees_a_sequence_whose_keys_are_of_another_namespace) {
 
 TEST(CacheCheck, sees_a_block_of_another_tenant) {
     Forked b;
-    b.pool()[1].tenant = 7;
+    b.pool().origin(1).tenant = 7;
     EXPECT_EQ(b.check(),
               "block 1 of group 0: namespace 7 wrote it, but only 0 is recorded as having written "
               "any block");
@@ -353,8 +353,8 @@ TEST(CacheCheck, sees_a_block_of_another_tenant) {
     EXPECT_EQ(b.check(),
               "block 1 of group 0: namespace 7 wrote it, but node 0, which names it, belongs to "
               "namespace 0");
-    b.pool()[1].tenant = 0;
-    b.pool()[3].tenant = 7;
+    b.pool().origin(1).tenant = 0;
+    b.pool().origin(3).tenant = 7;
     EXPECT_EQ(b.check(),
               "block 3 of group 0: namespace 7 wrote it, but sequence 0, which owns it, belongs to "
               "namespace 0");
@@ -440,9 +440,9 @@ TEST(CacheCheck, sees_a_node_that_is_neither_used_nor_free) {
 
 TEST(CacheCheck, sees_what_is_published_before_it_is_written) {
     Forked b;
-    b.pool()[1].ready = 99;
+    b.pool().origin(1).ready = 99;
     EXPECT_EQ(b.check(), "block 1 of group 0 is published as of step 99, but the newest is 1");
-    b.pool()[1].ready = 1;
+    b.pool().origin(1).ready = 1;
     b.pool()[1].frozen_slots = 2;
     EXPECT_EQ(b.check(),
               "block 1 of group 0 is published as node 0, but only 2 of its 4 slots are frozen");
@@ -474,7 +474,7 @@ TEST(CacheCheck, sees_a_sequence_that_would_not_be_lost_with_its_blocks) {
 
 TEST(CacheCheck, sees_a_block_that_would_outlive_what_it_was_computed_on) {
     Unfinished b;
-    b.pool()[2].depends = depends_bit(2);
+    b.pool().origin(2).depends = depends_bit(2);
     EXPECT_EQ(b.check(),
               "block 2 of group 0 does not depend on step 1, but the content that sequence 0 holds "
               "before it, at 1, does");
