@@ -87,13 +87,13 @@ struct BlockLink {
     uint32_t next;
 };
 
-// A step as a bit of BlockOrigin::depends. At most 64 steps are unfinished, so no two of them share a
-// bit. A bit means a step near the block's own `ready`, so it can never come to mean a later step.
+// A step as a bit of BlockOrigin::depends. At most 64 steps are unfinished, so no two of them share
+// a bit. A bit means a step near the block's own `ready`, so it can never come to mean a later step.
 inline uint64_t depends_bit(uint64_t step) { return uint64_t{1} << step % 64; }
 static_assert(kMaxUnfinished <= 64);
 
-// The steps that wrote all slots of a covered block, in the form of BlockOrigin::ready and depends. They
-// are not those of its content: to publish a block depends on more than to have it written.
+// The steps that wrote all slots of a covered block, in the form of BlockOrigin::ready and depends.
+// They are not those of its content: to publish a block depends on more than to have it written.
 struct Cover {
     uint64_t ready;
     uint64_t depends;

@@ -62,7 +62,8 @@ uint32_t Journal::evict_host(uint32_t group, uint64_t barrier) {
     return block;
 }
 
-// What a copy of the open step depends on, in the form of BlockOrigin::depends with `ready` = the step.
+// What a copy of the open step depends on, in the form of BlockOrigin::depends with `ready` = the
+// step.
 uint64_t Journal::depends_of_copy(const BlockOrigin &source) const {
     uint64_t depends = depends_bit(step_->number);
     for (uint64_t step = timeline_->oldest(); step < step_->number; ++step) {

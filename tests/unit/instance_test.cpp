@@ -89,7 +89,8 @@ TEST(Instance, a_forked_child_and_its_child_make_instances_of_their_own) {
     }));
 }
 
-// An allocator through which the records of a cache's blocks can be found.
+// An allocator through which the records of a cache's blocks can be found: they are the first of
+// their size.
 struct Watched {
     std::map<uint64_t, void *> by_size;
 
@@ -99,7 +100,7 @@ struct Watched {
         desc.allocate = [](void *user, uint64_t size_bytes, uint64_t alignment) -> void * {
             void *pointer =
                 std::aligned_alloc(alignment, (size_bytes + alignment - 1) / alignment * alignment);
-            static_cast<Watched *>(user)->by_size[size_bytes] = pointer;
+            static_cast<Watched *>(user)->by_size.emplace(size_bytes, pointer);
             return pointer;
         };
         desc.release = [](void *, void *pointer, uint64_t, uint64_t) { std::free(pointer); };
