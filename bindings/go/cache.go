@@ -130,8 +130,8 @@ type Cache struct {
 	layers      []uint32     // group of each layer
 	shards      atomic.Value // []Shard: where it is now
 	blockTokens int
-	spanTokens int
-	spanBlocks int
+	spanTokens  int
+	spanBlocks  int
 }
 
 func describeGroups(a *arena, n *counts, groups []Group) *C.quire_group_desc {
