@@ -140,6 +140,11 @@ class BlockPool {
     uint32_t unused(uint64_t barrier) const;
 
     void prefetch(uint32_t block) const { __builtin_prefetch(&blocks_[block], 1); }
+    // The same, for a block that is taken then, which changes its origin too.
+    void prefetch_to_take(uint32_t block) const {
+        prefetch(block);
+        __builtin_prefetch(&origins_[block], 1);
+    }
 
     // Blocks that a step with this `barrier` can get, free ones or by eviction.
     uint32_t available(uint64_t barrier) const;

@@ -56,13 +56,13 @@ void Journal::look_ahead(uint32_t pool_number, uint32_t block) {
         ring.ahead(0) = block;
         for (uint32_t i = 1; i < kLookAhead; ++i) {
             ring.ahead(i) = next_of(ring.ahead(i - 1));
-            if (ring.ahead(i) != kNone) pool.prefetch(ring.ahead(i));
+            if (ring.ahead(i) != kNone) pool.prefetch_to_take(ring.ahead(i));
         }
     }
     uint32_t newest = next_of(ring.ahead(kLookAhead - 1));
     ring.ahead(0) = newest;
     ++ring.at;
-    if (newest != kNone) pool.prefetch(newest);
+    if (newest != kNone) pool.prefetch_to_take(newest);
     uint32_t node = node_of(ring.ahead(node_distance));
     if (node != kNone) tree_.prefetch_node(node);
     node = node_of(ring.ahead(bucket_distance));
