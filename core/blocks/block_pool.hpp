@@ -88,7 +88,8 @@ struct BlockLink {
 };
 
 // A step as a bit of BlockOrigin::depends. At most 64 steps are unfinished, so no two of them share
-// a bit. A bit means a step near the block's own `ready`, so it can never come to mean a later step.
+// a bit. A bit means a step near the block's own `ready`, so it can never come to mean a later
+// step.
 inline uint64_t depends_bit(uint64_t step) { return uint64_t{1} << step % 64; }
 static_assert(kMaxUnfinished <= 64);
 
