@@ -46,7 +46,8 @@ constexpr uint64_t kMixedTenant = UINT64_MAX - 1;
 
 enum class BlockState : uint8_t { free, draining, held, cached, parked, null };
 
-// Taking, sharing, caching and evicting a block use this alone, of which two fit in a cache line.
+// Two fit in a cache line. Sharing and caching a block, and a lease that publishes one, use this
+// alone; to take or evict one needs its origin too.
 struct alignas(kCacheLine / 2) Block {
     uint32_t refs;
     uint32_t node;          // in the prefix tree, kNone = unpublished

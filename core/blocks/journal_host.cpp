@@ -62,7 +62,7 @@ uint32_t Journal::evict_host(uint32_t group, uint64_t barrier) {
     return block;
 }
 
-// What a copy of the open step depends on, in the form of BlockOrigin::depends with `ready` = the
+// The steps that a copy of the open step depends on, as BlockOrigin::depends with `ready` = the
 // step.
 uint64_t Journal::depends_of_copy(const BlockOrigin &source) const {
     uint64_t depends = depends_bit(step_->number);

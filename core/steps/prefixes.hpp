@@ -40,7 +40,7 @@ struct Waiting {
 class Dependence {
  public:
     void add(uint64_t step, uint32_t first) { parts_[count_++] = Part{depends_bit(step), first}; }
-    // Those of the first `end` tokens, in the form of Block::depends.
+    // Those of the first `end` tokens, in the form of BlockOrigin::depends.
     uint64_t up_to(uint32_t end) const {
         uint64_t steps = 0;
         for (uint32_t i = 0; i < count_; ++i) steps |= parts_[i].first < end ? parts_[i].bit : 0;

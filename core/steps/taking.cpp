@@ -84,14 +84,14 @@ void Taking::give_back_passed(const Plan &plan, uint32_t group) {
 
 // If a step that a found block depends on fails, what is built on the block is wrong.
 void Taking::note_hit(Change *change, uint32_t group, uint32_t block, uint32_t index) {
-    const BlockOrigin &b = books_.journal.pool(group).origin(block);
+    const BlockOrigin &origin = books_.journal.pool(group).origin(block);
     uint32_t position = books_.geometry.groups[group].size.first_token(index);
-    if (depends_on(b, books_.records.open().number)) {
+    if (depends_on(origin, books_.records.open().number)) {
         if (position < change->valid_tokens) change->valid_tokens = position;
     }
-    for (uint64_t step = books_.timeline.oldest(); step <= b.ready && step < books_.timeline.next();
-         ++step) {
-        if (depends_on(b, step)) change->note_pending(step, position);
+    for (uint64_t step = books_.timeline.oldest();
+         step <= origin.ready && step < books_.timeline.next(); ++step) {
+        if (depends_on(origin, step)) change->note_pending(step, position);
     }
 }
 
