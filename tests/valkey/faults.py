@@ -121,7 +121,10 @@ def slots_move_between_addresses_of_ipv6():
 
 
 def slots_move(count, host):
-    with Cluster(replicas=False, host=host) as cluster, Store(
+    # No node is to be taken for dead because a busy machine paused it: without a majority the
+    # others would answer CLUSTERDOWN for seconds, which ends a request.
+    calm = {"cluster-node-timeout": 15_000}
+    with Cluster(calm, replicas=False, host=host) as cluster, Store(
             nodes=cluster.nodes(), **PATIENT) as store:
         first = cluster.servers[0]
         by_slot = {}
@@ -138,7 +141,8 @@ def slots_move(count, host):
 
             def during(some=some, slot=slot):
                 gets = store.run(GET, keys, 5_000)
-                expect(outcomes(gets) == {"DONE": len(keys)}, f"slot {slot}: {outcomes(gets)}")
+                lost = [result for result in gets.values() if result.outcome != DONE]
+                expect(not lost, f"slot {slot}: {lost}")
                 expect(store.one(FIND, some[-1]).outcome == DONE, "a find")
                 key = f"fresh {next(fresh)}"
                 expect(store.one(PUT, key, 70).outcome == DONE, "a put")
