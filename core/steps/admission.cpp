@@ -4,10 +4,45 @@
 
 namespace quire {
 
+namespace {
+
+// True if the item asks for nothing but that its tokens are computed, as most decode steps do.
+bool is_plain(const quire_step_item &item) {
+    return (item.flags | item.draft_count | item.max_compute | item.lookahead | item.mask_kind |
+            item.mask_rows | item.mask_offset) == 0;
+}
+
+}  // namespace
+
 // True if tokens of the item may be taken back after they were computed.
 bool Admission::may_go_back(const quire_step_item &item) const {
     return item.draft_count != 0 || item.mask_kind != QUIRE_MASK_NONE ||
            (item.lookahead != 0 && books_.geometry.any_dense);
+}
+
+// Checks everything that a plain item lacks. known: the sequence's tokens with the item's.
+Status Admission::check_wishes(const ItemList &list, uint32_t i, uint32_t known,
+                               uint32_t computed) const {
+    const quire_step_item &item = list.item(i);
+    if ((item.flags & ~uint32_t{QUIRE_ITEM_MAY_LOAD}) != 0) {
+        return fail(QUIRE_E_STRUCT, "items[{}].flags {} has a bit that this version does not know",
+                    i, item.flags);
+    }
+    if (books_.geometry.any_recurrent && may_go_back(item)) [[unlikely]] {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "items[{}] has drafts, a mask, or lookahead without a state_interval: the "
+                    "state of a recurrent group after a token cannot be had back",
+                    i);
+    }
+    if (item.draft_count > item.token_count) {
+        return fail(QUIRE_E_ARG, "items[{}].draft_count {} is above its token_count", i,
+                    item.draft_count);
+    }
+    if (item.draft_count != 0 && item.max_compute != 0 && item.max_compute < known - computed) {
+        return fail(QUIRE_E_ARG, "items[{}].max_compute {} would leave drafts uncomputed", i,
+                    item.max_compute);
+    }
+    return check_mask(item, i, list.tokens, list.token_count, known, computed);
 }
 
 Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
@@ -22,10 +57,6 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
     if (s.marked == books.call || (s.change != kNone && !preempted_now)) {
         return fail(QUIRE_E_BUSY, "items[{}]: the sequence is already in the step", i);
     }
-    if ((item.flags & ~uint32_t{QUIRE_ITEM_MAY_LOAD}) != 0) {
-        return fail(QUIRE_E_STRUCT, "items[{}].flags {} has a bit that this version does not know",
-                    i, item.flags);
-    }
     if (uint64_t{item.token_offset} + item.token_count > list.token_count) {
         return fail(QUIRE_E_ARG, "items[{}] reaches past the {} tokens given", i, list.token_count);
     }
@@ -36,30 +67,15 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
                     "items[{}]: {} drafts were not accepted: call quire_seq_accept or _accept_path",
                     i, state.drafts);
     }
-    if (books.geometry.any_recurrent && may_go_back(item)) [[unlikely]] {
-        return fail(QUIRE_E_UNSUPPORTED,
-                    "items[{}] has drafts, a mask, or lookahead without a state_interval: the "
-                    "state of a recurrent group after a token cannot be had back",
-                    i);
-    }
     uint64_t known = uint64_t{state.known} + item.token_count;
     if (known + item.lookahead > books.geometry.max_sequence_tokens) {
         return fail(QUIRE_E_LIMIT, "items[{}] grows past max_sequence_tokens {}", i,
                     books.geometry.max_sequence_tokens);
     }
     if (known == state.computed) return fail(QUIRE_E_ARG, "items[{}] has nothing to compute", i);
-    if (item.draft_count > item.token_count) {
-        return fail(QUIRE_E_ARG, "items[{}].draft_count {} is above its token_count", i,
-                    item.draft_count);
-    }
-    if (item.draft_count != 0 && item.max_compute != 0 &&
-        item.max_compute < known - state.computed) {
-        return fail(QUIRE_E_ARG, "items[{}].max_compute {} would leave drafts uncomputed", i,
-                    item.max_compute);
-    }
-    QUIRE_TRY(check_mask(item, i, list.tokens, list.token_count, static_cast<uint32_t>(known),
-                         state.computed));
-    if (books_.is_unfinished_elsewhere(s)) {
+    if (!is_plain(item))
+        QUIRE_TRY(check_wishes(list, i, static_cast<uint32_t>(known), state.computed));
+    if (books.is_unfinished_elsewhere(s)) {
         return fail(QUIRE_E_BUSY, "items[{}]: the sequence's step on another queue is not finished",
                     i);
     }
@@ -77,25 +93,6 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
         uint32_t sequence = 0;
         QUIRE_TRY(check_item(list, i, &sequence));
         books.sequences[sequence].marked = books.call;
-    }
-    return Status{};
-}
-
-Status Admission::add_items(const ItemList &list) {
-    Status marked = mark_items(list);
-    if (!marked.ok()) {
-        ++books_.call;  // unmarks whatever was marked
-        return marked;
-    }
-    StepRecord &record = books_.records.open();
-    uint64_t before = record.changes.size();
-    for (uint32_t i = 0; i < list.count; ++i) {
-        Status added = add_item(list, i);
-        if (!added.ok()) {
-            changes_.undo_to(&record, before);
-            books_.loads.drop_begun(books_.call);
-            return added;
-        }
     }
     return Status{};
 }
@@ -241,15 +238,15 @@ bool Admission::stays_in_place(const quire_step_item &item, uint32_t sequence) c
     const CacheBooks &books = books_;
     const SequenceState &state = books.sequences[sequence].state;
     if (state.computed == 0 || (state.flags & Sequence::kSwapped) != 0) return false;
-    if (state.move_count != 0) return false;
-    if (item.max_compute != 0 || item.lookahead != 0 || item.mask_kind != 0) return false;
+    if ((state.move_count | item.max_compute | item.lookahead | item.mask_kind) != 0) return false;
     uint32_t end = state.known + item.token_count;
     for (uint32_t g = 0; g < books.geometry.group_count; ++g) {
         const GroupGeometry &group = books.geometry.groups[g];
         if (group.cross) continue;
-        uint32_t index = group.size.block_of(state.computed);
-        if (books.journal.table(sequence, g).writable != index) return false;
-        if (end >= group.size.first_token(index + 1)) return false;
+        const uint32_t block = books.journal.table(sequence, g).writable;
+        const uint32_t first = group.size.first_token(block);
+        if (block == kNone || state.computed < first) return false;
+        if (end - first >= group.size.tokens()) return false;
     }
     return true;
 }
@@ -285,14 +282,12 @@ Status Admission::plan_item(const ItemList &list, uint32_t i, Plan *plan, Short 
     return ok ? Status{} : no_host_memory();
 }
 
-Status Admission::add_item(const ItemList &list, uint32_t i) {
+[[gnu::always_inline]] inline Status Admission::add_item(const ItemList &list, uint32_t i) {
     CacheBooks &books = books_;
     const quire_step_item &item = list.item(i);
-    const quire_token *tokens = list.tokens + item.token_offset;
     quire_step_result *result = &list.result(i);
     uint32_t sequence = books.handles.find(item.seq);
     Sequence &s = books.sequences[sequence];
-    StepRecord &record = books.records.open();
     *result = quire_step_result{};
     if (s.change != kNone) {
         result->reason = QUIRE_WAIT_PREEMPTED;
@@ -301,15 +296,40 @@ Status Admission::add_item(const ItemList &list, uint32_t i) {
     if (!books.token_pages.prepare(&s.tokens, s.state.known, s.state.known + item.token_count)) {
         return no_host_memory();
     }
-    if (stays_in_place(item, sequence)) {
-        if (!books.records.reserve(1, 0, 0, 0)) return no_host_memory();
-        taking_.run_in_place(item, tokens, sequence, result);
-        return Status{};
+    if (!stays_in_place(item, sequence)) return add_planned(list, i, sequence);
+    if (!books.records.reserve_change()) return no_host_memory();
+    taking_.run_in_place(item, list.tokens + item.token_offset, sequence, result);
+    return Status{};
+}
+
+Status Admission::add_items(const ItemList &list) {
+    Status marked = mark_items(list);
+    if (!marked.ok()) {
+        ++books_.call;  // unmarks whatever was marked
+        return marked;
     }
+    StepRecord &record = books_.records.open();
+    uint64_t before = record.changes.size();
+    for (uint32_t i = 0; i < list.count; ++i) {
+        Status added = add_item(list, i);
+        if (!added.ok()) {
+            changes_.undo_to(&record, before);
+            books_.loads.drop_begun(books_.call);
+            return added;
+        }
+    }
+    return Status{};
+}
+
+// Adds an item that may take, publish or move something.
+Status Admission::add_planned(const ItemList &list, uint32_t i, uint32_t sequence) {
+    Sequence &s = books_.sequences[sequence];
+    quire_step_result *result = &list.result(i);
     SequenceState before = s.state;
     Plan plan;
     Short missing;
     Status status = plan_item(list, i, &plan, &missing);
+    const quire_step_item &item = list.item(i);
     if (!status.ok() || missing.reason != 0 || plan.is_loading) {
         if (status.ok() && plan.admission && plan.found.hashed != 0) {
             prefixes_.keep(Waiting{item.seq, before.known, item.token_count, s.state.first_unknown,
@@ -321,8 +341,8 @@ Status Admission::add_item(const ItemList &list, uint32_t i) {
         result->blocks_short = missing.blocks;
         return status;
     }
-    Change *change = record.changes.push_uninitialized();
-    change->begin(ChangeKind::item, sequence, books.handles.handle(sequence), before);
+    Change *change = books_.records.open().changes.push_uninitialized();
+    change->begin(ChangeKind::item, sequence, books_.handles.handle(sequence), before);
     taking_.run_item(item, list.tokens, &plan, change, result);
     return Status{};
 }

@@ -59,9 +59,11 @@ class Admission {
 
  private:
     bool may_go_back(const quire_step_item &item) const;
+    Status check_wishes(const ItemList &list, uint32_t i, uint32_t known, uint32_t computed) const;
     Status check_item(const ItemList &list, uint32_t i, uint32_t *sequence);
     Status mark_items(const ItemList &list);
     Status add_item(const ItemList &list, uint32_t i);
+    Status add_planned(const ItemList &list, uint32_t i, uint32_t sequence);
     Status plan_item(const ItemList &list, uint32_t i, Plan *plan, Short *missing);
     void measure(const quire_step_item &item, Plan *plan);
     Status make_plan(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,

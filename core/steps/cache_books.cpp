@@ -65,10 +65,4 @@ Status CacheBooks::find_lease(uint64_t handle, uint32_t *index) const {
     return fail(QUIRE_E_STALE, "no such lease: it was ended, or belongs to another cache");
 }
 
-bool CacheBooks::is_unfinished_elsewhere(const Sequence &s) const {
-    const StepRecord &last = records[Timeline::ring_index(s.last_step)];
-    return !timeline.done(s.last_step) && last.phase == StepPhase::committed &&
-           last.queue != records.open().queue;
-}
-
 }  // namespace quire

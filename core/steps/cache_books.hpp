@@ -36,7 +36,11 @@ struct CacheBooks {
     Status find_lease(uint64_t handle, uint32_t *index) const;
     // True if the last step is committed on another queue than the open step's, and not finished:
     // there is no fence to wait for.
-    bool is_unfinished_elsewhere(const Sequence &s) const;
+    bool is_unfinished_elsewhere(const Sequence &s) const {
+        const StepRecord &last = records[Timeline::ring_index(s.last_step)];
+        return !timeline.done(s.last_step) && last.phase == StepPhase::committed &&
+               last.queue != records.open().queue;
+    }
 
     HostAllocator host;
     Geometry geometry;

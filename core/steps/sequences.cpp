@@ -229,6 +229,15 @@ Status Sequences::truncate(uint64_t handle, uint32_t token_count) {
     return Status{};
 }
 
+// Moves first_unknown on, now that the span is named.
+inline void Sequences::find_next_unknown(const quire_token_span &span, Sequence *s) const {
+    uint32_t &unknown = s->state.first_unknown;
+    if (unknown == span.position) unknown += span.token_count;
+    if (unknown < s->state.known)
+        unknown = books_.token_pages.find_unknown_in(s->tokens, unknown, s->state.known);
+    if (unknown >= s->state.known) unknown = kNone;
+}
+
 Status Sequences::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
                              const quire_token *tokens, uint32_t token_count) {
     CacheBooks &books = books_;  // a local one need not be read again after each write
@@ -286,12 +295,10 @@ Status Sequences::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stri
                                 tokens + span.token_offset, span.token_count);
     }
     for (uint32_t i = 0; i < count; ++i) {
-        uint32_t index = books.handles.find(span_at(i).seq);
+        const quire_token_span &span = span_at(i);
+        uint32_t index = books.handles.find(span.seq);
         Sequence &s = books.sequences[index];
-        uint32_t &unknown = s.state.first_unknown;
-        if (unknown < s.state.known)
-            unknown = books.token_pages.find_unknown_in(s.tokens, unknown, s.state.known);
-        if (unknown >= s.state.known) unknown = kNone;
+        find_next_unknown(span, &s);
         if (s.publishable(books.geometry.span) <= s.state.published) continue;
         prefixes_.note_named(index);
         prefixes_.publish(index, s.last_step);

@@ -38,6 +38,7 @@ class Sequences {
  private:
     Status no_sequence_left() const;
     Status share_tables(uint32_t parent, uint32_t child, uint32_t computed);
+    void find_next_unknown(const quire_token_span &span, Sequence *s) const;
     void inherit(uint32_t parent, uint32_t child, uint32_t token_count, uint32_t computed);
 
     CacheBooks &books_;

@@ -49,6 +49,11 @@ class StepRecords {
     [[nodiscard]] bool reserve(uint64_t changes, uint64_t edits, uint64_t copies,
                                uint64_t preemptions);
     [[nodiscard]] bool reserve_mask(uint64_t words);
+    // For one change more, which is all that an item that stays in place needs.
+    [[nodiscard]] bool reserve_change() {
+        const Array<Change> &changes = open().changes;
+        return changes.size() < changes.capacity() || reserve(1, 0, 0, 0);
+    }
 
  private:
     Status find_older(uint64_t handle, StepRecord **out);

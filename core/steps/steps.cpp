@@ -186,6 +186,13 @@ void Steps::settle_load(const Change &change) {
     }
 }
 
+void Steps::count_lookup(const Change &change, uint32_t name_space) {
+    books_.counts.prefix_cache_queries += change.query_tokens;
+    books_.counts.prefix_cache_hits += change.hit_tokens;
+    books_.namespaces[name_space].queries += change.query_tokens;
+    books_.namespaces[name_space].hits += change.hit_tokens;
+}
+
 // Makes the edits final, takes the sequences out of the step, and writes their rows.
 void Steps::settle_changes(StepRecord *record, Batch *batch) {
     CacheBooks &books = books_;  // a local one need not be read again after each write
@@ -208,10 +215,7 @@ void Steps::settle_changes(StepRecord *record, Batch *batch) {
         if (change.kind == ChangeKind::victim) continue;
         if (may_load && change.kind == ChangeKind::item) [[unlikely]]
             settle_load(change);
-        books.counts.prefix_cache_queries += change.query_tokens;
-        books.counts.prefix_cache_hits += change.hit_tokens;
-        books.namespaces[s.name_space].queries += change.query_tokens;
-        books.namespaces[s.name_space].hits += change.hit_tokens;
+        if ((change.query_tokens | change.hit_tokens) != 0) count_lookup(change, s.name_space);
         if (change.kind != ChangeKind::item) continue;
         if (any_window) pass_windows(change);
         if (batch == nullptr) continue;

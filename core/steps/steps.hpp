@@ -61,6 +61,7 @@ class Steps {
     Status check_batch(const StepRecord &record, Batch *batch) const;
     void pass_windows(const Change &change);
     void settle_load(const Change &change);
+    void count_lookup(const Change &change, uint32_t name_space);
     void settle_changes(StepRecord *record, Batch *batch);
     void count_copies(const StepRecord &record);
     Status reserve(const StepRecord &record);
