@@ -133,9 +133,9 @@ def mistakes_about_tiers_are_explained(engine):
 
 LISTS = {
     "--list": [golden_story_through_the_disk, golden_story_through_the_disks_of_ranks,
-               workload_after_a_restart,
-               workload_that_is_written_as_it_is_evicted, kills_cost_hits_and_no_text,
                mistakes_about_tiers_are_explained],
+    "--list-long": [workload_after_a_restart, workload_that_is_written_as_it_is_evicted,
+                    kills_cost_hits_and_no_text],
 }
 
 

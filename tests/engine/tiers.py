@@ -61,8 +61,8 @@ def workload_through_host_on_hip(engine):
     through_host(engine, "--device", "hip")
 
 
-CASES = [host_tier_finds_more, story_through_host, wrong_options_are_refused]
-LONG_CASES = [workload_through_host]
+CASES = [story_through_host, wrong_options_are_refused]
+LONG_CASES = [workload_through_host, host_tier_finds_more]
 VULKAN_CASES = [workload_through_host_on_vulkan]
 CUDA_CASES = [workload_through_host_on_cuda]
 HIP_CASES = [workload_through_host_on_hip]
