@@ -4,13 +4,16 @@
     kept.py [--messages FILE] [--reads FILE...] SOURCE OUTPUT -- COMPILER [ARGUMENT...]
 
 Runs COMPILER ARGUMENT... SOURCE -o OUTPUT. --messages: the file that gets what it prints on
-standard error. --reads: all files that SOURCE includes, and nothing else: the compiler is asked
+standard error. --reads: all files of the project that SOURCE includes: the compiler is asked
 what it read, and a file that the list lacks is an error, because its changes would not be seen.
 
 Why: the kernels take most of a build, and ccache, which keeps the other objects, can keep neither
 PTX nor code of a GPU. Results are kept where ccache is installed, in $XDG_CACHE_HOME/quire/kernels,
 or ~/.cache/quire/kernels; the longest unused go first. The key is the compiler's version, the
-arguments, and the content of every file that is read.
+arguments, and the content of every file of the project that is read. Headers of the system, which
+nvcc reads too, are not in it: none of them says what a kernel computes.
+
+Threads: any number of builds may share the folder; an entry appears whole, by a rename.
 """
 
 import argparse
