@@ -299,4 +299,20 @@ TEST(Answer, cancelled_requests_are_answered_too) {
     }
 }
 
+TEST(Answer, later_requests_with_a_cancelled_cookie_go_on) {
+    Place place;
+    Store store(place);
+    const quire_store_label label = label_of(1);
+    EXPECT_EQ(store.put(label, value_of(label, 30'000)).outcome, QUIRE_STORE_DONE);
+    Error error;
+    for (int round = 0; round < 300; ++round) {
+        must(api().cancel(store.get(), 7, &error), error);
+        std::vector<Request> requests;
+        requests.push_back(get_request(7, label, 30'000));
+        const std::vector<quire_store_answer> answers = store.run(requests);
+        ASSERT_EQ(answers.size(), 1u);
+        ASSERT_EQ(answers[0].outcome, QUIRE_STORE_DONE) << "round " << round;
+    }
+}
+
 }  // namespace quire::stores

@@ -108,7 +108,7 @@ void Lane::run() {
 }
 
 bool Lane::take_inbox() {
-    std::vector<uint64_t> cancelled;
+    std::vector<Cancellation> cancelled;
     {
         std::lock_guard lock(books_->mutex);
         for (Request *request : inbox_) {
@@ -178,13 +178,14 @@ void Lane::wait_and_handle() {
 
 // Requests. --------------------------------------------------------------------------------------
 
-void Lane::cancel_all(const std::vector<uint64_t> &cookies) {
-    for (uint64_t cookie : cookies) {
+void Lane::cancel_all(const std::vector<Cancellation> &cancellations) {
+    for (const auto &[cookie, last_ticket] : cancellations) {
         for (auto at = open_.begin(); at != open_.end();) {
             Request *request = *at++;
             // A change that was sent may have its effect: it goes on to its end.
             const bool has_effect = request->flight != nullptr && !request->is_read();
-            if (request->answer.cookie != cookie || has_effect) continue;
+            const bool is_meant = request->answer.cookie == cookie && request->ticket <= last_ticket;
+            if (!is_meant || has_effect) continue;
             finish(request, {QUIRE_STORE_CANCELLED});
         }
     }

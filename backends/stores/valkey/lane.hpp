@@ -49,6 +49,12 @@ struct Flight {
     uint32_t scan = 0;  // its number
 };
 
+// Of the requests with the cookie that were taken by then: a later one may have it too.
+struct Cancellation {
+    uint64_t cookie;
+    uint64_t last_ticket;
+};
+
 struct Node {
     Node(Address where, const Options &options)
         : address(std::move(where)), breaker(options.failure_count, options.cooldown_ns) {}
@@ -75,7 +81,7 @@ class Lane {
     int start();
     // The first two: REQUIRES: the mutex of Books is held.
     void submit(Request *request) { inbox_.push_back(request); }
-    void cancel(uint64_t cookie) { cancelled_.push_back(cookie); }
+    void cancel(const Cancellation &cancellation) { cancelled_.push_back(cancellation); }
     void wake();
     // Ends the thread. REQUIRES: no request is open.
     void stop();
@@ -88,7 +94,7 @@ class Lane {
     uint64_t next_event_ns() const;
 
     // Requests.
-    void cancel_all(const std::vector<uint64_t> &cookies);
+    void cancel_all(const std::vector<Cancellation> &cancellations);
     void route(Request *request);
     void try_later(Request *request);
     void finish(Request *request, const Outcome &outcome);
@@ -143,7 +149,7 @@ class Lane {
 
     // Guarded by the mutex of Books.
     std::vector<Request *> inbox_;
-    std::vector<uint64_t> cancelled_;
+    std::vector<Cancellation> cancelled_;
     bool is_stopping_ = false;
 
     uint64_t now_ns_ = 0;

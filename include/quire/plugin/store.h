@@ -76,8 +76,8 @@ typedef struct quire_store_api {
     /* Writes up to `capacity` answers and notices. */
     quire_status (*reap)(quire_store *store, quire_store_answer *answers, uint32_t capacity,
                          uint32_t stride, uint32_t *count, quire_error *error);
-    /* Asks that requests with the cookie end soon. Each still gets its answer: CANCELLED, or
-     * whatever it came to. */
+    /* Asks that requests with the cookie that were taken before end soon. Each still gets its
+     * answer: CANCELLED, or whatever it came to. */
     quire_status (*cancel)(quire_store *store, uint64_t cookie, quire_error *error);
     /* A descriptor that poll() reports readable while answers or notices wait to be reaped. It is
      * the store's: not to be read or closed. NULL or -1: there is no such thing here. */
