@@ -7,6 +7,7 @@ The node is a server that is no cluster and keeps values in memory. It needs no 
 case says what it answers to one command instead.
 """
 
+import binascii
 import errno
 import os
 import pathlib
@@ -18,7 +19,7 @@ import time
 
 from client import DONE, FAILED, FIND, GET, PUT, REMOVE, Refusal, Store, name_of
 from cluster import until
-from faults import expect
+from faults import expect, number_of
 
 SINGLE = b"-ERR This instance has cluster support disabled\r\n"
 SECRET = "correct-horse-battery"
@@ -363,6 +364,47 @@ def repeated_nodes_are_tried_once():
             expect(store.one(PUT, 1, 100).outcome == DONE, "a put")
 
 
+def redirects_in_circles_go_on_at_a_pace():
+    """Two nodes name each other: that may end, so requests go on until their deadlines."""
+    commands = ["SET", "GET", "GETRANGE", "UNLINK"]
+
+    def names(node, word, other=0):
+        return lambda words: b"-%s %d 127.0.0.1:%d\r\n" % (
+            word, (binascii.crc_hqx(words[1], 0) + other) % 16_384, node.port)
+
+    with Node() as one, Node() as two:
+        for node in (one, two):
+            node.instead = {"CLUSTER": lambda _: slots(
+                16_384, lambda _: b"*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n" % one.port)}
+        two.values = one.values
+        with Store(nodes=one.nodes(), timeout=1_500, known=0) as store:
+            for word in (b"MOVED", b"ASK"):
+                key = word.decode()
+                expect(store.one(PUT, key, 100).outcome == DONE, "a put")
+                one.instead["GET"] = names(two, word, 1)
+                result = store.one(GET, key, 100)
+                expect(result.code == errno.EPROTO, f"of another slot: {result}")
+                before = number_of(store, "redirects")
+                for command in commands:
+                    one.instead[command], two.instead[command] = names(two, word), names(one, word)
+                result = store.one(GET, key, 100)
+                count = number_of(store, "redirects") - before
+                print(f"{key}: {count} redirects; {result}")
+                expect(result.outcome == FAILED and result.code == errno.ELOOP, f"{result}")
+                expect(1.4 < result.seconds < 15, f"{result}")
+                expect(16 < count < 400, f"{count} redirects")
+                store.submit(GET, key, 100)
+                time.sleep(0.3)
+                expect(store.reap() == 0, f"{store.results}")
+                for command in commands:    # they agree: the second one has it
+                    two.instead.pop(command)
+                answers = store.drain()
+                expect([result.outcome for result in answers] == [DONE], f"{answers}")
+                for command in commands:
+                    one.instead.pop(command)
+        expect(store.wrong == 0, "wrong values")
+
+
 def page(cursor, names):
     return b"*2\r\n" + bulk(cursor) + b"*%d\r\n" % len(names) + b"".join(map(bulk, names))
 
@@ -401,7 +443,8 @@ def scans_end():
 
 LIST = [wrong_answers_end_a_request_at_once, wrong_answers_end_an_open_at_once,
         large_topologies_are_read_or_refused, only_ok_is_stored, secrets_are_in_no_message,
-        a_password_file_is_read_again, repeated_nodes_are_tried_once, scans_end]
+        a_password_file_is_read_again, repeated_nodes_are_tried_once,
+        redirects_in_circles_go_on_at_a_pace, scans_end]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

@@ -232,12 +232,14 @@ void Lane::expire() {
     while (!open_.empty() && open_.front()->deadline_ns <= now_ns_) {
         Request *request = open_.front();
         Node *node = request->flight != nullptr ? request->flight->node : request->waits_at;
-        fail(request, ETIMEDOUT);
+        // Nodes that name each other do answer: none of them has failed.
+        const bool was_in_circles = request->is_sent_in_circles();
+        fail(request, was_in_circles ? ELOOP : ETIMEDOUT);
         {
             std::lock_guard lock(books_->mutex);
             ++books_->counts.timeouts;
         }
-        if (node != nullptr) note_failure(node, ETIMEDOUT);
+        if (node != nullptr && !was_in_circles) note_failure(node, ETIMEDOUT);
     }
     for (auto &[address, node] : nodes_) {
         Connection *connection = node->connection.get();

@@ -29,6 +29,9 @@ enum class Step {
 };
 
 struct Request {
+    // More redirects than a cluster whose nodes agree needs.
+    static constexpr uint32_t kManyRedirects = 5;
+
     quire_store_answer answer{};
     std::vector<quire_store_piece> pieces;
     uint64_t size_bytes = 0;  // of the pieces
@@ -49,6 +52,7 @@ struct Request {
     const quire_store_label &label() const { return answer.label; }
     uint32_t kind() const { return answer.kind; }
     bool is_read() const { return kind() == QUIRE_STORE_GET || kind() == QUIRE_STORE_FIND; }
+    bool is_sent_in_circles() const { return redirect_count > kManyRedirects; }
     void begin_again() {
         step = Step::begin;
         asks = false;

@@ -15,7 +15,6 @@ namespace quire::valkey {
 
 namespace {
 
-constexpr uint32_t kMostRedirects = 16;
 // Beside a value: another process may have put a larger one, which is read to say so.
 constexpr uint64_t kReplyRoom = uint64_t{4} << 20;
 
@@ -212,8 +211,8 @@ void Lane::hear_error(Request *request, Node *node, std::string_view text) {
 
 void Lane::redirect(Request *request, Node *node, std::string_view text) {
     Redirect where;
-    if (!read_redirect(text, &where)) return fail(request, EPROTO);
-    if (++request->redirect_count > kMostRedirects) return fail(request, ELOOP);
+    if (!read_redirect(text, &where) || where.slot != request->slot) return fail(request, EPROTO);
+    ++request->redirect_count;
     {
         std::lock_guard lock(books_->mutex);
         ++books_->counts.redirects;
@@ -228,6 +227,8 @@ void Lane::redirect(Request *request, Node *node, std::string_view text) {
     } else {
         topology_.move(where.slot, where.address);
     }
+    // While a slot changes hands two nodes may name each other, until one hears of it.
+    if (request->is_sent_in_circles()) return try_later(request);
     unrouted_.push_back(request);
 }
 
