@@ -19,7 +19,7 @@ import threading
 import time
 
 import cluster as clusters
-from cluster import Cluster, Refused, until
+from cluster import QUICK, Cluster, Refused, until
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "engine"))
 # pylint: disable=wrong-import-position
@@ -74,12 +74,7 @@ def slot_moves(cluster, chance):
         source, target = chance.sample(cluster.servers, 2)
         names = keys_of(source)
         slot = source.ask("CLUSTER", "KEYSLOT", chance.choice(names))
-        target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.name())
-        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.name())
-        for name in source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1000):
-            source.ask("MIGRATE", "127.0.0.1", target.port, name, 0, 5_000)
-        for server in (target, source):
-            server.ask("CLUSTER", "SETSLOT", slot, "NODE", target.name())
+        cluster.move(slot, source, target)
     yield
 
 
@@ -150,7 +145,7 @@ def main():
     fault = {one.__name__: one for one in CASES}[sys.argv[3]]
     chance = random.Random(f"{SEED} {fault.__name__}")
     counted = {"runs": 0, "texts": 0, "given": 0, "slowest": 0}
-    with Cluster(replicas=fault is failover) as cluster:
+    with Cluster(QUICK, replicas=fault is failover) as cluster:
         while counted["runs"] < ROUNDS:
             stores.given(engine.run(*tier(cluster, 20_000)))    # fills it
             report, seconds = run_with(engine, cluster, fault, chance)
