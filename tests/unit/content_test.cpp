@@ -9,6 +9,7 @@
 #include <random>
 
 #include "manager.hpp"
+#include "tests/effort.hpp"
 
 namespace {
 
@@ -284,8 +285,9 @@ const std::vector<GroupOptions> kGroups[] = {
 };
 
 TEST(Content, every_kind_of_group_keeps_what_is_seen) {
+    const auto all = quire::tests::seeds(1, {.all = 50, .usual = 10, .few = 2});
     for (const auto &groups : kGroups) {
-        for (uint64_t seed = 1; seed <= 10; ++seed) {
+        for (uint64_t seed : all) {
             Engine engine({.blocks = 40, .host_blocks = 30, .groups = groups});
             engine.run(seed, 150);
             ASSERT_FALSE(HasFailure()) << "seed " << seed << ", groups " << &groups - kGroups;
@@ -295,8 +297,9 @@ TEST(Content, every_kind_of_group_keeps_what_is_seen) {
 
 TEST(Content, accepted_ways_through_trees_are_moved_to_their_places) {
     uint32_t scattered = 0;
+    const auto all = quire::tests::seeds(1, {.all = 50, .usual = 10, .few = 2});
     for (const auto &groups : kGroups) {
-        for (uint64_t seed = 1; seed <= 10; ++seed) {
+        for (uint64_t seed : all) {
             Engine engine({.blocks = 40, .host_blocks = 30, .groups = groups});
             engine.draft_trees();
             engine.run(seed, 150);
@@ -304,7 +307,7 @@ TEST(Content, accepted_ways_through_trees_are_moved_to_their_places) {
             scattered += engine.scattered_ways();
         }
     }
-    EXPECT_GT(scattered, 100u);
+    EXPECT_GT(scattered, 10 * all.size());
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "leased.hpp"
+#include "tests/effort.hpp"
 
 namespace {
 
@@ -464,9 +465,9 @@ class RandomCalls {
 };
 
 TEST(LeaseRandom, random_calls_agree_with_a_count_of_holds) {
-    for (uint32_t seed = 0; seed < 20; ++seed) {
+    for (uint64_t seed : quire::tests::seeds(0, {.all = 100, .usual = 20, .few = 4})) {
         Manager m({.blocks = 24});
-        RandomCalls calls(&m, seed);
+        RandomCalls calls(&m, static_cast<uint32_t>(seed));
         for (int i = 0; i < 30; ++i) {
             calls.step();
             ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed << ", step " << i;

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "manager.hpp"
+#include "tests/effort.hpp"
 
 namespace {
 
@@ -248,7 +249,8 @@ class Wander {
 };
 
 TEST(Views, every_view_says_what_step_blocks_says) {
-    for (uint64_t seed = 1; seed <= 10 && !HasFailure(); ++seed) {
+    for (uint64_t seed : quire::tests::seeds(1, {.all = 10, .usual = 10, .few = 2})) {
+        if (HasFailure()) break;
         Wander({.blocks = 60, .host_blocks = 40}, 0).go(seed, 120);
         Wander({.blocks = 40, .groups = {{}, {.window = 6}}}, QUIRE_BATCH_PAD_NULL_SLOT)
             .go(seed, 120);
