@@ -84,7 +84,7 @@ class HandleTable {
         mask_ = entry_count - 1;
         // Lowest index first, as a person reading a log would expect.
         for (uint32_t i = 0; i < capacity; ++i) free_[i] = capacity - 1 - i;
-        for (Entry &entry : entries_) entry.index = kNone;
+        for (Entry &entry : entries_) entry = Entry{0, kNone, kNone};
         return true;
     }
 

@@ -210,6 +210,37 @@ TEST(Lease, handle_is_no_sequence_and_ends_once) {
               QUIRE_E_STALE);
 }
 
+TEST(Lease, zero_is_no_handle_where_none_was_given_out) {
+    for (uint32_t flags : {uint32_t{0}, uint32_t{QUIRE_CACHE_LEASES_ONLY}}) {
+        Manager m({.blocks = 31, .flags = flags});
+        Leased none = Leased::none(&m);
+        auto info = described<quire_lease_info>();
+        quire_lease_block block;
+        uint32_t count = 0;
+        const Tokens tokens = tokens_from(1, 8);
+        EXPECT_EQ(m.api().lease_get_info(m.cache(), 0, &info, m.error()), QUIRE_E_STALE);
+        EXPECT_EQ(m.api().lease_blocks(m.cache(), 0, 0, 0, &block, 1, sizeof block, &count,
+                                       m.error()),
+                  QUIRE_E_STALE);
+        EXPECT_EQ(none.find({1, 2, 3}).status, QUIRE_E_STALE);
+        EXPECT_EQ(none.find({1, 2, 3, 4, 5}, QUIRE_MATCH_TOUCH).status, QUIRE_E_STALE);
+        EXPECT_EQ(none.insert({}, {}).status, QUIRE_E_STALE);
+        EXPECT_EQ(none.insert({1, 2, 3, 4}, {4, 5, 6, 7}).status, QUIRE_E_STALE);
+        EXPECT_EQ(none.match(tokens).status, QUIRE_E_STALE);
+        EXPECT_EQ(none.give({1}), QUIRE_E_STALE);
+        EXPECT_EQ(none.pin({1}).status, QUIRE_E_STALE);
+        EXPECT_EQ(none.forget({1}, &count), QUIRE_E_STALE);
+        EXPECT_EQ(none.end(), QUIRE_E_STALE);
+        m.begin();
+        EXPECT_EQ(none.take(2).status, QUIRE_E_STALE);
+        EXPECT_EQ(none.give({1}), QUIRE_E_STALE);
+        EXPECT_EQ(none.pin({1}).status, QUIRE_E_STALE);
+        EXPECT_EQ(none.match(tokens, QUIRE_MATCH_PIN).status, QUIRE_E_STALE);
+        EXPECT_EQ(none.publish(tokens, {1, 2}).status, QUIRE_E_STALE);
+        m.abort();
+    }
+}
+
 TEST(Lease, is_not_ended_while_the_open_step_has_changed_it) {
     Manager m({.blocks = 8});
     quire_namespace ns = m.name_space();

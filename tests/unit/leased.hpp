@@ -6,6 +6,8 @@
 // Threads: none.
 #pragma once
 
+#include <cstddef>
+
 #include "manager.hpp"
 
 namespace quire::test {
@@ -28,6 +30,9 @@ class Leased {
             << m_.message();
         m_.check();
     }
+
+    // With handle 0, which no lease has.
+    static Leased none(Manager *m) { return Leased(m, nullptr); }
 
     quire_status end() { return checked(api().lease_end(m_.cache(), lease, m_.error())); }
     Answer take(uint32_t count, uint32_t group = 0) {
@@ -133,6 +138,8 @@ class Leased {
     quire_lease lease = 0;
 
  private:
+    Leased(Manager *m, std::nullptr_t) : m_(*m) {}
+
     const quire_api &api() const { return m_.api(); }
     quire_status checked(quire_status status) {
         m_.check();
