@@ -49,7 +49,10 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
     CacheBooks &books = books_;
     const quire_step_item &item = list.item(i);
     *sequence = books.handles.find(item.seq);
-    if (*sequence == HandleTable::kNone) return books.find_sequence(item.seq, sequence);
+    if (*sequence == HandleTable::kNone) {
+        return fail(QUIRE_E_STALE,
+                    "items[{}]: no such sequence: it was ended, or belongs to another cache", i);
+    }
     const Sequence &s = books.sequences[*sequence];
     const SequenceState &state = s.state;
     bool preempted_now =

@@ -259,6 +259,7 @@ TEST(Handle, a_wrong_item_names_its_index_and_adds_none) {
     refuse({b, 0, 1, 0, 0, 0xFFFFFFFF, 0, 0, 0, 0, 0}, QUIRE_E_LIMIT);  // lookahead past it
     refuse({a, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}, QUIRE_E_BUSY);            // twice
     refuse({b, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0}, QUIRE_E_UNSUPPORTED);     // no such kind of mask
+    refuse({0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}, QUIRE_E_STALE);           // no sequence
 }
 
 TEST(Handle, sequences_past_the_limit_are_refused) {

@@ -132,7 +132,10 @@ TEST(Sequence, a_name_for_a_known_token_is_refused_and_no_span_is_applied) {
     quire_token names[] = {3, 3, 4, QUIRE_TOKEN_UNKNOWN};
     auto refused = [&](quire_token_span second) {
         quire_token_span spans[] = {{a, 2, 0, 1, 0}, second};
-        return m.api().seq_set_tokens(m.cache(), spans, 2, sizeof spans[0], names, 4, m.error());
+        const quire_status status =
+            m.api().seq_set_tokens(m.cache(), spans, 2, sizeof spans[0], names, 4, m.error());
+        EXPECT_NE(m.message().find("spans[1]"), std::string::npos) << m.message();
+        return status;
     };
     EXPECT_EQ(refused({b, 1, 0, 1, 0}), QUIRE_E_ARG);  // known
     EXPECT_EQ(refused({b, 3, 1, 2, 0}), QUIRE_E_ARG);  // past the end
