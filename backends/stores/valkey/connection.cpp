@@ -97,6 +97,7 @@ void Connection::want(void *data) {
 
 bool Connection::start_tls(const Address &address, const Tls &tls) {
     if (context_ == nullptr) return true;
+    ERR_clear_error();
     ssl_ = tls.make(address.host);
     if (ssl_ == nullptr) return false;
     if (redisInitiateSSL(&context_->c, ssl_) == REDIS_OK) return true;
@@ -181,6 +182,8 @@ void Connection::clean_up(void *data) {
 }
 
 void Connection::handle(uint32_t events) {
+    // The thread's other connections leave errors, which SSL_get_error() would take for this one's.
+    if (ssl_ != nullptr) ERR_clear_error();
     if (context_ != nullptr && (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) {
         redisAsyncHandleRead(context_);
     }

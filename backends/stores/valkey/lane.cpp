@@ -184,7 +184,8 @@ void Lane::cancel_all(const std::vector<Cancellation> &cancellations) {
             Request *request = *at++;
             // A change that was sent may have its effect: it goes on to its end.
             const bool has_effect = request->flight != nullptr && !request->is_read();
-            const bool is_meant = request->answer.cookie == cookie && request->ticket <= last_ticket;
+            const bool is_meant =
+                request->answer.cookie == cookie && request->ticket <= last_ticket;
             if (!is_meant || has_effect) continue;
             finish(request, {QUIRE_STORE_CANCELLED});
         }

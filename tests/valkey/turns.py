@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""turns: what happens between the calls of a request: other connections, probes, cancellations.
+
+    turns.py CASE
+
+Each against nodes of this test, which need no program.
+"""
+
+import binascii
+import socket
+import ssl
+import sys
+import tempfile
+import threading
+import time
+
+from access import certificates
+from client import DONE, GET, PUT, Store, name_of, outcomes
+from cluster import until
+from faults import expect
+from hostile import Node
+
+PATIENT = {"timeout": 20_000, "connect_timeout": 20_000}
+
+
+def slot_of(key):
+    return binascii.crc_hqx(name_of(key).encode(), 0) % 16_384
+
+
+def key_where(condition):
+    return next(key for key in range(1_000) if condition(slot_of(key)))
+
+
+def topology(*ranges):
+    """The answer to CLUSTER SLOTS; ranges of (first, last, port)."""
+    return b"*%d\r\n" % len(ranges) + b"".join(
+        b"*3\r\n:%d\r\n:%d\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n" % one for one in ranges)
+
+
+class TlsNode(Node):
+    """Ends connections without a word of TLS."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(f"{folder}/node.pem", f"{folder}/node.key")
+
+    def serve(self, link):
+        try:
+            wrapped = self.context.wrap_socket(link, server_side=True)
+        except OSError:
+            return
+        self.links.add(wrapped)
+        super().serve(wrapped)
+
+
+def relay(port, hear):
+    """The port of a relay that passes the node's bytes on in small pieces, and tells each."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def pump(source, target, size):
+        try:
+            while chunk := source.recv(size):
+                target.sendall(chunk)
+                if size < 65_536:
+                    hear(len(chunk))
+                    time.sleep(0.001)
+        except OSError:
+            pass
+        for link in (source, target):
+            try:
+                link.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def accept():
+        while True:
+            link, node = listener.accept()[0], socket.create_connection(("127.0.0.1", port))
+            for source, target, size in ((link, node, 65_536), (node, link, 5_000)):
+                threading.Thread(target=pump, args=(source, target, size), daemon=True).start()
+    threading.Thread(target=accept, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+def an_error_of_tls_ends_no_other_connection():
+    """A value comes in many pieces while the connection to another node breaks."""
+    size, passed, one_goes_at = 1_000_000, [0], [sys.maxsize]
+
+    def hear(count):
+        passed[0] += count
+        if passed[0] > one_goes_at[0]:
+            one_goes_at[0] = sys.maxsize
+            one.hang_up()
+
+    with tempfile.TemporaryDirectory() as folder:
+        certificates(folder)
+        with TlsNode(folder) as one, TlsNode(folder) as two:
+            slots = topology((0, 8_191, one.port), (8_192, 16_383, relay(two.port, hear)))
+            one.instead = two.instead = {"CLUSTER": lambda _: slots}
+            keys = [key_where(lambda slot: slot < 8_192), key_where(lambda slot: slot >= 8_192)]
+            with Store(nodes=one.nodes(), tls="yes", tls_ca=f"{folder}/ca.pem",
+                       **PATIENT) as store:
+                expect(outcomes(store.run(PUT, keys, size)) == {"DONE": 2}, "puts")
+                one_goes_at[0] = passed[0] + size // 2
+                result = store.one(GET, keys[1], size)
+                expect(one_goes_at[0] == sys.maxsize, "the other one did not break")
+                expect(result.outcome == DONE, result)
+                expect(store.wrong == 0, "a wrong value")
+                until(lambda: store.one(GET, keys[0], size).outcome == DONE, "no service")
+
+
+LIST = [an_error_of_tls_ends_no_other_connection]
+
+if __name__ == "__main__":
+    {case.__name__: case for case in LIST}[sys.argv[1]]()
