@@ -20,6 +20,7 @@ from cluster import until
 from faults import expect
 from hostile import Node
 
+SOON = 15  # seconds; what should not wait is far faster, and what should takes far longer
 PATIENT = {"timeout": 20_000, "connect_timeout": 20_000}
 
 
@@ -109,7 +110,37 @@ def an_error_of_tls_ends_no_other_connection():
                 until(lambda: store.one(GET, keys[0], size).outcome == DONE, "no service")
 
 
-LIST = [an_error_of_tls_ends_no_other_connection]
+class NumberedNode(Node):
+    """Knows which of its connections is served."""
+
+    def __init__(self):
+        super().__init__()
+        self.last, self.local = 0, threading.local()
+
+    def serve(self, link):
+        self.last += 1
+        self.local.number = self.last
+        super().serve(link)
+
+
+def a_failed_probe_gives_up_its_connection():
+    """One connection stops answering, the next one answers only the login, and others are well."""
+    with NumberedNode() as node:
+        first_well = [0]
+
+        def answer(words):
+            number, is_login = node.local.number, words[0] == b"PING"
+            is_silent = number < first_well[0] - (1 if is_login else 0)
+            return None if is_silent else node.answer(words)
+        node.instead = {name: answer for name in ("PING", "CLUSTER", "GET", "SET", "GETRANGE")}
+        with Store(nodes=node.nodes(), timeout=300, connect_timeout=300, breaker_failures=1,
+                   breaker_cooldown=100) as store:
+            until(lambda: store.one(PUT, 1, 100).outcome == DONE, "a put")
+            first_well[0] = node.last + 2
+            until(lambda: store.one(GET, 1, 100).outcome == DONE, "no service", SOON)
+
+
+LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

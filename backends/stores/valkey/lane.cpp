@@ -319,12 +319,13 @@ bool Lane::send_errand(Node *node, Errand errand, const Bounds &bounds, std::str
     return true;
 }
 
-// A breaker that opens gives up the connection, and all that waits for the node.
+// An open breaker gives up the connection, also that of a probe, and all that waits for the node.
 void Lane::note_failure(Node *node, int error_number) {
     node->error_number = error_number;
     hurry_topology();
-    if (!node->breaker.failed(now_ns_)) return;
-    {
+    const bool has_opened = node->breaker.failed(now_ns_);
+    if (!node->breaker.is_open()) return;
+    if (has_opened) {
         std::lock_guard lock(books_->mutex);
         ++books_->counts.breaks;
     }
