@@ -7,6 +7,7 @@ Each against nodes of this test, which need no program.
 """
 
 import binascii
+import errno
 import socket
 import ssl
 import sys
@@ -140,7 +141,20 @@ def a_failed_probe_gives_up_its_connection():
             until(lambda: store.one(GET, 1, 100).outcome == DONE, "no service", SOON)
 
 
-LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection]
+def a_slot_without_an_owner_is_asked_for():
+    """A part of the slots gets its owner after the store has looked: it soon looks again."""
+    with Node() as node:
+        last = [8_191]
+        node.instead = {"CLUSTER": lambda _: topology((0, last[0], node.port))}
+        key = key_where(lambda slot: slot >= 8_192)
+        with Store(nodes=node.nodes(), **PATIENT) as store:
+            expect(store.one(PUT, key, 100).code == errno.EAGAIN, "a put without an owner")
+            last[0] = 16_383
+            until(lambda: store.one(PUT, key, 100).outcome == DONE, "no service", SOON)
+
+
+LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection,
+        a_slot_without_an_owner_is_asked_for]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

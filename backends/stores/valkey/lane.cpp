@@ -202,7 +202,10 @@ void Lane::route(Request *request) {
     if (node == nullptr) {
         if (!topology_.is_known()) return try_later(request);
         const Address *owner = topology_.owner(request->slot);
-        if (owner == nullptr) return fail(request, EAGAIN);
+        if (owner == nullptr) {
+            hurry_topology();
+            return fail(request, EAGAIN);
+        }
         node = node_at(*owner);
     }
     if (!node->breaker.allows(now_ns_)) return fail(request, node->error_number);
