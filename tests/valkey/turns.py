@@ -16,10 +16,10 @@ import threading
 import time
 
 from access import certificates
-from client import DONE, GET, PUT, Store, name_of, outcomes
+from client import DONE, FIND, FOREIGN, GET, PUT, Store, name_of, outcomes
 from cluster import until
 from faults import expect
-from hostile import Node
+from hostile import Node, page
 
 SOON = 15  # seconds; what should not wait is far faster, and what should takes far longer
 PATIENT = {"timeout": 20_000, "connect_timeout": 20_000}
@@ -153,8 +153,32 @@ def a_slot_without_an_owner_is_asked_for():
             until(lambda: store.one(PUT, key, 100).outcome == DONE, "no service", SOON)
 
 
+def other_labels_of_a_key_are_told_gone():
+    """Whatever request finds that another label took the place of one that find() knows."""
+    with Node() as node, Store(nodes=node.nodes(), **PATIENT) as other:
+        with Store(nodes=node.nodes(), **PATIENT) as store:
+            store.one(PUT, 1, 100, model=1)
+            asks = [(GET, 2, DONE), (GET, 4, FOREIGN), (FIND, 5, DONE), (PUT, 6, DONE)]
+            for count, (kind, asked, outcome) in enumerate(asks, 1):
+                there = asked if outcome == DONE else 3
+                before = store.notice_count()
+                if kind != PUT:
+                    other.one(PUT, 1, 100, model=there)
+                result = store.one(kind, 1, 100 if kind != FIND else 0, model=asked)
+                expect(result.outcome == outcome, result)
+                expect(store.notice_count() == before + 1, f"{count}: {store.notices} notices")
+                expect(store.find(1, model=there) == "PRESENT", f"{count}: what is there")
+        # A scan tells no labels, so find() says that any of them is there.
+        node.instead = {"SCAN": lambda _: page(b"0", list(node.values))}
+        with Store(nodes=node.nodes(), scan=3_600, **PATIENT) as store:
+            expect(store.find(1, model=6) == "PRESENT", "a key of a scan")
+            expect(store.one(PUT, 1, 100, model=7).outcome == DONE, "a put")
+            expect(store.notice_count() == 1, f"{store.notices} notices")
+            expect(store.find(1, model=6) == "ABSENT", "what was displaced")
+
+
 LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection,
-        a_slot_without_an_owner_is_asked_for]
+        a_slot_without_an_owner_is_asked_for, other_labels_of_a_key_are_told_gone]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

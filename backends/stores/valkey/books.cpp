@@ -81,6 +81,15 @@ void Books::add_answer(Request *request) {
     if (open_count == 0) changed.notify_all();
 }
 
+// The label's value is there. If the index had another one under the key, that is gone.
+void Books::know(const quire_store_label &label, uint64_t size_bytes) {
+    const Index::Entry *entry = index.find(label.key);
+    if (entry != nullptr && entry->has_label && !are_equal(entry->label, label)) {
+        tell_gone(entry->label);
+    }
+    index.add(label, size_bytes);
+}
+
 // The label's value is not there: the index must not say that it is.
 void Books::forget(const Request &request) {
     const Index::Entry *entry = index.find(request.label().key);
@@ -102,7 +111,7 @@ void Books::note_get(const Request &request, const Outcome &outcome) {
         case QUIRE_STORE_FOREIGN:
             ++stats.foreign;
             forget(request);
-            index.add(outcome.found_label, outcome.size_bytes);
+            know(outcome.found_label, outcome.size_bytes);
             return;
         case QUIRE_STORE_DAMAGED:
             ++stats.damaged;
@@ -114,7 +123,7 @@ void Books::note_get(const Request &request, const Outcome &outcome) {
             stats.failed_reads += outcome.code == QUIRE_STORE_FAILED;
             return;
     }
-    index.add(request.label(), outcome.size_bytes);
+    know(request.label(), outcome.size_bytes);
 }
 
 void Books::note_put(const Request &request, const Outcome &outcome) {
@@ -123,11 +132,10 @@ void Books::note_put(const Request &request, const Outcome &outcome) {
         return;
     }
     ++(outcome.is_known ? stats.puts_known : stats.puts);
+    // Of a key that only a scan saw, find() says that any label is there.
     const Index::Entry *entry = index.find(request.label().key);
-    if (entry != nullptr && entry->has_label && !are_equal(entry->label, request.label())) {
-        tell_gone(entry->label);
-    }
-    index.add(request.label(), outcome.size_bytes);
+    if (entry != nullptr && !entry->has_label && outcome.has_found) tell_gone(outcome.found_label);
+    know(request.label(), outcome.size_bytes);
 }
 
 void Books::settle(Request *request, const Outcome &outcome) {
@@ -138,7 +146,7 @@ void Books::settle(Request *request, const Outcome &outcome) {
         case QUIRE_STORE_PUT:
             return note_put(*request, outcome);
         case QUIRE_STORE_FIND:
-            if (is_done) index.add(request->label(), outcome.size_bytes);
+            if (is_done) know(request->label(), outcome.size_bytes);
             if (outcome.code == QUIRE_STORE_MISS) forget(*request);
             return;
         default: {

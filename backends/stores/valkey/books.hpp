@@ -28,8 +28,10 @@ struct Outcome {
     uint32_t code;  // QUIRE_STORE_DONE ..
     uint64_t size_bytes = 0;
     int64_t native_code = 0;
-    bool is_known = false;               // PUT: the label was there; REMOVE: it was
-    quire_store_label found_label = {};  // FOREIGN: what is there
+    bool is_known = false;  // PUT: the label was there; REMOVE: it was
+    // FOREIGN: what is there; a PUT that is done: what was there, if `has_found`.
+    quire_store_label found_label = {};
+    bool has_found = false;
 };
 
 struct Counts {
@@ -81,6 +83,7 @@ class Books {
 
  private:
     void settle(Request *request, const Outcome &outcome);
+    void know(const quire_store_label &label, uint64_t size_bytes);
     void forget(const Request &request);
     void note_get(const Request &request, const Outcome &outcome);
     void note_put(const Request &request, const Outcome &outcome);

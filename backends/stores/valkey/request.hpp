@@ -47,6 +47,8 @@ struct Request {
     Node *target = nullptr;    // the node that a redirect named
     bool asks = false;         // by an ASK
     uint32_t redirect_count = 0;
+    quire_store_label displaced{};  // PUT: what it replaces, if `displaces`
+    bool displaces = false;
     std::list<Request *>::iterator place;  // in its lane's list
 
     const quire_store_label &label() const { return answer.label; }
@@ -55,7 +57,7 @@ struct Request {
     bool is_sent_in_circles() const { return redirect_count > kManyRedirects; }
     void begin_again() {
         step = Step::begin;
-        asks = false;
+        asks = displaces = false;
         flight = nullptr;
         waits_at = target = nullptr;
         redirect_count = 0;

@@ -125,7 +125,10 @@ void Lane::hear(Request *request, const redisReply &reply) {
         if (is_taken) return go_on(request, Step::compare);
         const bool is_stored = reply.type == REDIS_REPLY_STATUS && text_of(reply) == "OK";
         if (!is_stored) return fail(request, EPROTO);
-        return finish(request, {QUIRE_STORE_DONE, request->size_bytes});
+        return finish(request, {.code = QUIRE_STORE_DONE,
+                                .size_bytes = request->size_bytes,
+                                .found_label = request->displaced,
+                                .has_found = request->displaces});
     }
     if (kind == QUIRE_STORE_GET && reply.type == REDIS_REPLY_NIL) {
         return finish(request, {QUIRE_STORE_MISS});
@@ -174,7 +177,11 @@ void Lane::hear_header(Request *request, std::string_view bytes) {
             return stays ? finish(request, {QUIRE_STORE_DONE}) : go_on(request, Step::unlink);
         }
         default:
-            if (!is_own) return go_on(request, Step::replace);
+            if (!is_own) {
+                request->displaced = header.label;
+                request->displaces = is_right;
+                return go_on(request, Step::replace);
+            }
             finish(request,
                    {.code = QUIRE_STORE_DONE, .size_bytes = header.size_bytes, .is_known = true});
     }
