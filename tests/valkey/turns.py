@@ -16,7 +16,8 @@ import threading
 import time
 
 from access import certificates
-from client import DONE, FIND, FOREIGN, GET, PUT, Store, name_of, outcomes
+from client import CANCELLED, DAMAGED, DONE, FIND, FOREIGN, GET, PUT, REMOVE, Store, name_of
+from client import outcomes
 from cluster import until
 from faults import expect
 from hostile import Node, page
@@ -177,8 +178,47 @@ def other_labels_of_a_key_are_told_gone():
             expect(store.find(1, model=6) == "ABSENT", "what was displaced")
 
 
+def held(node, command):
+    """Holds the command up: an event that it came, and one that lets it go on."""
+    came, goes_on = threading.Event(), threading.Event()
+
+    def answer(words):
+        came.set()
+        goes_on.wait(60)
+        return node.answer(words)
+    node.instead[command] = answer
+    return came, goes_on
+
+
+def cancellation_ends_what_only_reads():
+    with Node() as node, Store(nodes=node.nodes(), **PATIENT) as store:
+        # A removal that looks whose value is there.
+        store.one(PUT, 1, 100)
+        came, goes_on = held(node, "GETRANGE")
+        cookie = store.next_cookie
+        store.submit(REMOVE, 1)
+        came.wait(60)
+        store.cancel(cookie)
+        expect([result.outcome for result in store.drain()] == [CANCELLED], "a removal")
+        goes_on.set()
+        node.instead.clear()
+        expect(store.one(GET, 1, 100).outcome == DONE, "what was not removed")
+        # A get that removes what is damaged.
+        node.values[name_of(1).encode()] = b"no record"
+        came, goes_on = held(node, "UNLINK")
+        cookie = store.next_cookie
+        store.submit(GET, 1, 100)
+        came.wait(60)
+        store.cancel(cookie)
+        time.sleep(0.3)
+        goes_on.set()
+        expect([result.outcome for result in store.drain()] == [DAMAGED], "a get")
+        expect(not node.values, "what was damaged")
+
+
 LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection,
-        a_slot_without_an_owner_is_asked_for, other_labels_of_a_key_are_told_gone]
+        a_slot_without_an_owner_is_asked_for, other_labels_of_a_key_are_told_gone,
+        cancellation_ends_what_only_reads]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

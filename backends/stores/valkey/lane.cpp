@@ -183,7 +183,7 @@ void Lane::cancel_all(const std::vector<Cancellation> &cancellations) {
         for (auto at = open_.begin(); at != open_.end();) {
             Request *request = *at++;
             // A change that was sent may have its effect: it goes on to its end.
-            const bool has_effect = request->flight != nullptr && !request->is_read();
+            const bool has_effect = request->flight != nullptr && request->is_change();
             const bool is_meant =
                 request->answer.cookie == cookie && request->ticket <= last_ticket;
             if (!is_meant || has_effect) continue;

@@ -53,7 +53,10 @@ struct Request {
 
     const quire_store_label &label() const { return answer.label; }
     uint32_t kind() const { return answer.kind; }
-    bool is_read() const { return kind() == QUIRE_STORE_GET || kind() == QUIRE_STORE_FIND; }
+    // The command of its step changes what is there.
+    bool is_change() const {
+        return step == Step::unlink || (kind() == QUIRE_STORE_PUT && step != Step::compare);
+    }
     bool is_sent_in_circles() const { return redirect_count > kManyRedirects; }
     void begin_again() {
         step = Step::begin;
