@@ -216,9 +216,25 @@ def cancellation_ends_what_only_reads():
         expect(not node.values, "what was damaged")
 
 
+def a_damaged_value_is_told_where_it_cannot_be_removed():
+    errors = {"NOPERM this user has no permissions to run the 'unlink' command": False,
+              "READONLY You can't write against a read only replica.": True}
+    for text, is_for_another_node in errors.items():
+        with Node() as node, Store(nodes=node.nodes(), **PATIENT) as store:
+            store.one(PUT, 1, 100)
+            node.values[name_of(1).encode()] = b"no record"
+            node.instead = {"UNLINK": lambda _, text=text: b"-%s\r\n" % text.encode()}
+            before = node.counts["CLUSTER"]
+            result = store.one(GET, 1, 100)
+            expect(result.outcome == DAMAGED, f"{text}: {result}")
+            expect(store.find(1) == "UNKNOWN" and store.notice_count() == 1, "the index")
+            if is_for_another_node:
+                until(lambda: node.counts["CLUSTER"] > before, "no look who is primary now", SOON)
+
+
 LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection,
         a_slot_without_an_owner_is_asked_for, other_labels_of_a_key_are_told_gone,
-        cancellation_ends_what_only_reads]
+        cancellation_ends_what_only_reads, a_damaged_value_is_told_where_it_cannot_be_removed]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

@@ -211,6 +211,9 @@ void Lane::hear_error(Request *request, Node *node, std::string_view text) {
     }
     const int error_number = error_number_of(text);
     if (error_number == EAGAIN || error_number == EROFS) hurry_topology();
+    // What it read is damaged, whether it may be removed or not.
+    const bool is_damaged = request->kind() == QUIRE_STORE_GET && request->step == Step::unlink;
+    if (is_damaged) return finish(request, {QUIRE_STORE_DAMAGED});
     const bool is_full = error_number == ENOMEM && request->kind() == QUIRE_STORE_PUT;
     if (is_full) return finish(request, {QUIRE_STORE_FULL, request->size_bytes});
     fail(request, error_number);
