@@ -16,8 +16,8 @@ import threading
 import time
 
 from access import certificates
-from client import CANCELLED, DAMAGED, DONE, FIND, FOREIGN, GET, PUT, REMOVE, Store, name_of
-from client import outcomes
+from client import CANCELLED, DAMAGED, DONE, FAILED, FIND, FOREIGN, GET, PUT, REMOVE, Store
+from client import name_of, outcomes
 from cluster import until
 from faults import expect
 from hostile import Node, page
@@ -232,9 +232,30 @@ def a_damaged_value_is_told_where_it_cannot_be_removed():
                 until(lambda: node.counts["CLUSTER"] > before, "no look who is primary now", SOON)
 
 
+def a_change_ends_with_whatever_it_is_answered():
+    """No answer to the last command of a request makes it begin again."""
+    wrong_type = b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"
+    text = b"$5\r\nhello\r\n"
+    for kind, command, answer, outcome in (
+            (PUT, "SET", wrong_type, FAILED), (PUT, "SET", text, FAILED),
+            (REMOVE, "UNLINK", wrong_type, FAILED), (REMOVE, "UNLINK", text, FAILED),
+            (GET, "UNLINK", wrong_type, DAMAGED), (GET, "UNLINK", text, FAILED)):
+        with Node() as node, Store(nodes=node.nodes(), timeout=2_000, known=0) as store:
+            if kind != PUT:
+                store.one(PUT, 1, 100)
+            if kind == GET:
+                node.values[name_of(1).encode()] = b"no record"
+            node.instead, node.counts = {command: lambda _, answer=answer: answer}, {}
+            result = store.one(kind, 1, 0 if kind == REMOVE else 100)
+            expect(result.outcome == outcome, f"{command}, {answer}: {result}")
+            expect(outcome != FAILED or result.code == errno.EPROTO, result)
+            expect(node.counts[command] == 1, f"{command}, {answer}: {node.counts}")
+
+
 LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection,
         a_slot_without_an_owner_is_asked_for, other_labels_of_a_key_are_told_gone,
-        cancellation_ends_what_only_reads, a_damaged_value_is_told_where_it_cannot_be_removed]
+        cancellation_ends_what_only_reads, a_damaged_value_is_told_where_it_cannot_be_removed,
+        a_change_ends_with_whatever_it_is_answered]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

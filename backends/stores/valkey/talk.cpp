@@ -116,7 +116,8 @@ void Lane::hear_flight(const Flight &flight, const redisReply *reply) {
 void Lane::hear(Request *request, const redisReply &reply) {
     const uint32_t kind = request->kind();
     const bool is_text = reply.type == REDIS_REPLY_STRING;
-    if (request->step == Step::unlink && reply.type == REDIS_REPLY_INTEGER) {
+    if (request->step == Step::unlink) {
+        if (reply.type != REDIS_REPLY_INTEGER) return fail(request, EPROTO);
         if (kind == QUIRE_STORE_GET) return finish(request, {QUIRE_STORE_DAMAGED});
         return finish(request, {.code = QUIRE_STORE_DONE, .is_known = reply.integer != 0});
     }
@@ -198,7 +199,7 @@ void Lane::hear_error(Request *request, Node *node, std::string_view text) {
     }
     // Half of a slot has moved.
     if (text.starts_with("TRYAGAIN")) return try_later(request);
-    if (text.starts_with("WRONGTYPE")) {
+    if (text.starts_with("WRONGTYPE") && !request->is_change()) {
         switch (request->kind()) {
             case QUIRE_STORE_GET:
                 return hear_damage(request);
