@@ -19,7 +19,7 @@ from access import certificates
 from client import CANCELLED, DAMAGED, DONE, FAILED, FIND, FOREIGN, GET, PUT, REMOVE, Store
 from client import name_of, outcomes
 from cluster import until
-from faults import expect
+from faults import expect, number_of
 from hostile import Node, page
 
 SOON = 15  # seconds; what should not wait is far faster, and what should takes far longer
@@ -252,10 +252,25 @@ def a_change_ends_with_whatever_it_is_answered():
             expect(node.counts[command] == 1, f"{command}, {answer}: {node.counts}")
 
 
+def an_end_right_after_the_login_is_a_failure():
+    for extra in (b"+OK\r\n", b"-ERR no more\r\n"):
+        with Node() as node, Store(nodes=node.nodes(), **PATIENT) as store:
+            store.one(PUT, 1, 100)
+            node.instead = {"PING": lambda _, extra=extra: b"+PONG\r\n" + extra}
+            node.counts = {}
+            node.hang_up()
+            while number_of(store, "breaks") == 0:
+                result = store.one(GET, 1, 100)
+                expect(result.outcome == FAILED and result.seconds < SOON, result)
+            expect(node.counts["PING"] < 50, node.counts)
+            node.instead = {}
+            until(lambda: store.one(GET, 1, 100).outcome == DONE, "no service")
+
+
 LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection,
         a_slot_without_an_owner_is_asked_for, other_labels_of_a_key_are_told_gone,
         cancellation_ends_what_only_reads, a_damaged_value_is_told_where_it_cannot_be_removed,
-        a_change_ends_with_whatever_it_is_answered]
+        a_change_ends_with_whatever_it_is_answered, an_end_right_after_the_login_is_a_failure]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

@@ -341,6 +341,8 @@ void Lane::clean_up(Node *node) {
     const std::unique_ptr<Connection> ended = std::move(node->connection);
     const bool was_broken = node->breaker.is_open();
     const bool had_work = std::exchange(node->has_lost_flights, false);
+    // It had answered the login, and took nothing of what then was to be sent.
+    const bool is_useless = !node->waiting.empty() || asked_ == node || scanned_ == node;
     {
         std::lock_guard lock(books_->mutex);
         ++books_->counts.lost_connections;
@@ -351,7 +353,7 @@ void Lane::clean_up(Node *node) {
     if (ended->was_ready()) {
         // Requests that were sent have failed; those that wait go over a new connection.
         hurry_topology();
-        if (!was_broken && had_work) note_failure(node, ended->error_number());
+        if (is_useless || (had_work && !was_broken)) note_failure(node, ended->error_number());
         return;
     }
     note_failure(node, ended->error_number());
