@@ -20,7 +20,7 @@ from client import CANCELLED, DAMAGED, DONE, FAILED, FIND, FOREIGN, GET, PUT, RE
 from client import name_of, outcomes
 from cluster import until
 from faults import expect, number_of
-from hostile import Node, page
+from hostile import Node, bulk, page
 
 SOON = 15  # seconds; what should not wait is far faster, and what should takes far longer
 PATIENT = {"timeout": 20_000, "connect_timeout": 20_000}
@@ -34,10 +34,12 @@ def key_where(condition):
     return next(key for key in range(1_000) if condition(slot_of(key)))
 
 
-def topology(*ranges):
-    """The answer to CLUSTER SLOTS; ranges of (first, last, port)."""
+def topology(*ranges, host=b"127.0.0.1", more=()):
+    """The answer to CLUSTER SLOTS; ranges of (first, last, port), and metadata of the nodes."""
+    metadata = b"$2\r\nid\r\n*%d\r\n" % len(more) + b"".join(map(bulk, more))
     return b"*%d\r\n" % len(ranges) + b"".join(
-        b"*3\r\n:%d\r\n:%d\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n" % one for one in ranges)
+        b"*3\r\n:%d\r\n:%d\r\n*4\r\n%s:%d\r\n%s" % (first, last, bulk(host), port, metadata)
+        for first, last, port in ranges)
 
 
 class TlsNode(Node):
@@ -267,10 +269,38 @@ def an_end_right_after_the_login_is_a_failure():
             until(lambda: store.one(GET, 1, 100).outcome == DONE, "no service")
 
 
+def redirects_may_name_a_host():
+    """ASK and MOVED to a node whose host the topology tells both ways; other names wait."""
+    ways = {"announced": {"host": b"node.example", "more": (b"ip", b"127.0.0.1")},
+            "known besides": {"more": (b"hostname", b"node.example")}}
+    for what, way in ways.items():
+        with Node() as one, Node() as two:
+            slots = topology((0, 8_191, one.port), (8_192, 16_383, two.port), **way)
+            one.instead, two.instead = ({"CLUSTER": lambda _, slots=slots: slots} for _ in range(2))
+            key = key_where(lambda slot: slot < 8_192)
+            name = name_of(key).encode()
+            with Store(nodes=one.nodes(), known=0, **PATIENT) as store:
+                expect(store.one(PUT, key, 100).outcome == DONE, "a put")
+                two.values[name] = one.values.pop(name)
+                two.instead["ASKING"] = lambda _: b"+OK\r\n"
+                for word in ("ASK", "MOVED"):
+                    text = f"-{word} {slot_of(key)} %s:{two.port}\r\n"
+                    one.instead["GET"] = lambda _, text=text: (text % "other.example").encode()
+                    one.counts["GET"] = 0
+                    store.submit(GET, key, 100)
+                    until(lambda: one.counts["GET"] > 2, "it does not wait for a name")
+                    one.instead["GET"] = lambda _, text=text: (text % "node.example").encode()
+                    answers = store.drain()
+                    expect([result.outcome for result in answers] == [DONE], f"{what}: {answers}")
+                    expect(answers[0].seconds < SOON, f"{what}: {answers}")
+                expect(store.wrong == 0, "a wrong value")
+
+
 LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection,
         a_slot_without_an_owner_is_asked_for, other_labels_of_a_key_are_told_gone,
         cancellation_ends_what_only_reads, a_damaged_value_is_told_where_it_cannot_be_removed,
-        a_change_ends_with_whatever_it_is_answered, an_end_right_after_the_login_is_a_failure]
+        a_change_ends_with_whatever_it_is_answered, an_end_right_after_the_login_is_a_failure,
+        redirects_may_name_a_host]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

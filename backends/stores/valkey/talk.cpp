@@ -230,8 +230,14 @@ void Lane::redirect(Request *request, Node *node, std::string_view text) {
     }
     if (where.address.host.empty()) where.address.host = node->address.host;
     if (!where.is_ask) hurry_topology();
-    // A node that is announced by name: the topology has its address.
-    if (!is_numeric(where.address.host)) return try_later(request);
+    if (!is_numeric(where.address.host)) {
+        const Address *address = topology_.address_of(where.address);
+        if (address == nullptr) {
+            hurry_topology();
+            return try_later(request);
+        }
+        where.address = *address;
+    }
     if (where.is_ask) {
         request->target = node_at(where.address);
         request->asks = true;

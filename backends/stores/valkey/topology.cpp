@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 
 namespace quire::valkey {
 
@@ -17,11 +16,11 @@ std::string_view text_of(const redisReply *reply) {
 }
 
 // Metadata of a node: names and texts by turns. Where nodes are announced by name, "ip" is there.
-std::string_view announced_ip(const redisReply &node) {
+std::string_view announced(const redisReply &node, std::string_view what) {
     if (node.elements < 4) return {};
     const redisReply &more = *node.element[3];
     for (size_t i = 0; i + 1 < more.elements; i += 2) {
-        if (text_of(more.element[i]) == "ip") return text_of(more.element[i + 1]);
+        if (text_of(more.element[i]) == what) return text_of(more.element[i + 1]);
     }
     return {};
 }
@@ -33,7 +32,7 @@ bool read_node(const redisReply &node, const Address &asked, Address *out) {
     if (node.element[1]->type != REDIS_REPLY_INTEGER || port < 1 || port > UINT16_MAX) return false;
     std::string host(text_of(node.element[0]));
     if (host.empty()) host = asked.host;
-    if (!is_numeric(host)) host = announced_ip(node);
+    if (!is_numeric(host)) host = announced(node, "ip");
     if (!is_numeric(host)) return false;
     *out = {host, static_cast<uint16_t>(port)};
     return true;
@@ -94,6 +93,23 @@ uint16_t Topology::place_of(std::vector<Address> *addresses, const Address &addr
     return static_cast<uint16_t>(at - addresses->begin());
 }
 
+void Topology::note_names(const redisReply &node, const Address &address) {
+    note_name(text_of(node.element[0]), address);
+    note_name(announced(node, "hostname"), address);
+}
+
+void Topology::note_name(std::string_view host, const Address &address) {
+    const bool is_name = !host.empty() && host != "?" && !is_numeric(std::string(host));
+    if (!is_name || named_.size() == kSlotCount) return;
+    const auto [at, is_new] = named_.try_emplace({std::string(host), address.port}, address);
+    if (!is_new && at->second != address) at->second.port = 0;
+}
+
+const Address *Topology::address_of(const Address &named) const {
+    const auto at = named_.find(named);
+    return at == named_.end() || at->second.port == 0 ? nullptr : &at->second;
+}
+
 const char *Topology::read(const redisReply &reply, const Address &asked) {
     constexpr const char *kNotSlots = "its answer to CLUSTER SLOTS tells no slots";
     if (reply.type != REDIS_REPLY_ARRAY || reply.elements > kSlotCount) return kNotSlots;
@@ -111,6 +127,7 @@ const char *Topology::read(const redisReply &reply, const Address &asked) {
                 continue;
             }
             place_in(&nodes, address, &read.nodes_);
+            read.note_names(*range.element[j], address);
             if (read.nodes_.size() > kSlotCount) return kNotSlots;
             if (j != 2) continue;
             const uint16_t owner = place_in(&primaries, address, &read.primaries_);
@@ -128,6 +145,7 @@ const char *Topology::read(const redisReply &reply, const Address &asked) {
 
 void Topology::set_single(const Address &address) {
     primaries_ = nodes_ = {address};
+    named_.clear();
     std::fill(owners_.begin(), owners_.end(), uint16_t{0});
 }
 

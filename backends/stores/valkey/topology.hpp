@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +39,9 @@ class Topology {
     void set_single(const Address &address);
     void move(uint16_t slot, const Address &address);
 
+    // The numeric address of a node that redirects may name by its host's name; NULL: not known.
+    const Address *address_of(const Address &named) const;
+
     bool is_known() const { return !primaries_.empty(); }
     // NULL: no node owns the slot.
     const Address *owner(uint16_t slot) const;
@@ -48,9 +52,13 @@ class Topology {
  private:
     static constexpr uint16_t kUnowned = UINT16_MAX;
     static uint16_t place_of(std::vector<Address> *addresses, const Address &address);
+    void note_names(const redisReply &node, const Address &address);
+    void note_name(std::string_view host, const Address &address);
 
     std::vector<Address> primaries_;
     std::vector<Address> nodes_;
+    // By name and port; port 0: several nodes have both.
+    std::map<Address, Address> named_;
     std::vector<uint16_t> owners_ = std::vector<uint16_t>(kSlotCount, kUnowned);
 };
 
