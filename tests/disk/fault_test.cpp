@@ -5,8 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <thread>
+#include <utility>
 
 #include "effort.hpp"
 #include "scene.hpp"
@@ -202,6 +205,66 @@ TEST(DiskFaults, a_failed_sync_takes_back_what_may_be_lost) {
     EXPECT_EQ(session.ask(QUIRE_STORE_FLUSH).outcome, uint32_t{QUIRE_STORE_DONE});
     session.put(label_of(2), value_of(2, 0, 3000));
     EXPECT_EQ(session.get(label_of(2)), value_of(2, 0, 3000));
+}
+
+// Transfers within start(), but for syncs that the test holds up.
+class HoldingIo : public DataIo {
+ public:
+    void start(Transfer *transfer) override {
+        if (transfer->kind != TransferKind::sync || !holds.exchange(false)) {
+            return io_->start(transfer);
+        }
+        held = transfer;
+    }
+    const char *name() const override { return "holding"; }
+    void fail() {
+        Transfer *transfer = held.exchange(nullptr);
+        transfer->result = -EIO;
+        transfer->done(transfer);
+    }
+
+    std::atomic<bool> holds{false};  // the next sync
+    std::atomic<Transfer *> held{nullptr};
+
+ private:
+    const std::unique_ptr<DataIo> io_ = make_inline_io();
+};
+
+TEST(DiskFaults, a_failed_sync_fails_no_later_flush) {
+    Options options = small_options();
+    options.durability = Durability::record;
+    auto io = std::make_unique<HoldingIo>();
+    HoldingIo &disk = *io;
+    Session session(options, std::make_shared<Memory>(), std::move(io));
+    EXPECT_EQ(session.put(label_of(1), value_of(1, 0, 3000)).outcome, uint32_t{QUIRE_STORE_DONE});
+    disk.holds = true;
+    // The second one is written while the sync of the first is under way.
+    Bytes value = value_of(2, 0, 3000);
+    quire_store_piece piece{value.data(), value.size()};
+    for (uint64_t i = 2; i < 4; ++i) {
+        quire_store_request request{};
+        request.kind = QUIRE_STORE_PUT;
+        request.label = label_of(i);
+        request.pieces = &piece;
+        request.piece_count = 1;
+        const uint64_t written = session.stats().written_bytes;
+        ASSERT_EQ(session.store().submit(&request, 1, sizeof request), 1u);
+        while (session.stats().written_bytes == written) std::this_thread::yield();
+    }
+    while (disk.held == nullptr) std::this_thread::yield();
+    disk.fail();
+    std::vector<quire_store_answer> answers;
+    while (answers.size() < 2) {
+        ASSERT_TRUE(session.wait());
+        session.reap(&answers);
+    }
+    for (const quire_store_answer &answer : answers) {
+        EXPECT_EQ(answer.outcome, uint32_t{QUIRE_STORE_FAILED});
+    }
+    EXPECT_EQ(session.ask(QUIRE_STORE_FLUSH).outcome, uint32_t{QUIRE_STORE_DONE});
+    EXPECT_EQ(session.put(label_of(2), value).outcome, uint32_t{QUIRE_STORE_DONE});
+    EXPECT_EQ(session.ask(QUIRE_STORE_FLUSH).outcome, uint32_t{QUIRE_STORE_DONE});
+    EXPECT_EQ(session.get(label_of(2)), value);
 }
 
 TEST(DiskFaults, a_failed_read_is_not_damage) {

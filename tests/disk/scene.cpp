@@ -23,13 +23,12 @@ uint64_t mixed(uint64_t number) {  // splitmix64
 }
 
 std::unique_ptr<Store> open_store(const Options &options, std::shared_ptr<Memory> memory,
-                                  quire_error *error) {
+                                  std::unique_ptr<DataIo> io, quire_error *error) {
     std::unique_ptr<Directory> directory;
-    std::unique_ptr<DataIo> io;
     std::unique_ptr<Store> store;
     if (memory != nullptr) {
         directory = make_directory(std::move(memory));
-        io = make_inline_io();
+        if (io == nullptr) io = make_inline_io();
     } else if (open_directory({options.directory, !options.must_exist, options.direct},
                               &directory) != 0) {
         return nullptr;
@@ -92,17 +91,18 @@ std::unique_ptr<Session> Session::open(const Options &options, quire_error *erro
 
 std::unique_ptr<Session> Session::open(const Options &options, std::shared_ptr<Memory> memory,
                                        quire_error *error) {
-    std::unique_ptr<Store> store = open_store(options, std::move(memory), error);
+    std::unique_ptr<Store> store = open_store(options, std::move(memory), nullptr, error);
     if (store == nullptr) return nullptr;
     return std::unique_ptr<Session>(new Session(std::move(store)));
 }
 
 Session::Session(const Options &options) : Session(options, nullptr) {}
 
-Session::Session(const Options &options, std::shared_ptr<Memory> memory) {
+Session::Session(const Options &options, std::shared_ptr<Memory> memory,
+                 std::unique_ptr<DataIo> io) {
     quire_error error{};
     error.struct_size = sizeof error;
-    store_ = open_store(options, std::move(memory), &error);
+    store_ = open_store(options, std::move(memory), std::move(io), &error);
     if (store_ == nullptr) throw std::runtime_error(std::string("open: ") + error.message);
 }
 

@@ -51,7 +51,8 @@ class Session {
                                          quire_error *error);
     // Throw std::runtime_error where the store cannot be opened.
     explicit Session(const Options &options);
-    Session(const Options &options, std::shared_ptr<Memory> memory);
+    Session(const Options &options, std::shared_ptr<Memory> memory,
+            std::unique_ptr<DataIo> io = nullptr);
 
     quire_store_answer put(const quire_store_label &label, const Bytes &value);
     // The value if the outcome is DONE; `size_bytes`: of the pieces.

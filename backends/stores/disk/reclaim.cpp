@@ -221,7 +221,7 @@ bool Store::append_now(Lock &lock, Record *record, Buffer *buffer, Segment **to)
         unplace(*record, *to);
         return false;
     }
-    (*to)->is_dirty = true;
+    if (!(*to)->is_broken) (*to)->is_dirty = true;
     (*to)->is_proved = true;
     stats_.written_bytes += record->total_bytes();
     return !(*to)->is_broken;

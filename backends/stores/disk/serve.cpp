@@ -354,6 +354,7 @@ void Store::on_synced(Segment *segment, int64_t result) {
 void Store::distrust(Segment *segment, int64_t code) {
     is_doubtful_ = true;
     segment->is_broken = true;
+    segment->is_dirty = false;  // nothing of it is left to be made durable
     segment->sync_again = false;
     if (segment->last_removal >= segment->synced_before && segment->last_removal != 0) {
         segment->has_lost_removals = true;
