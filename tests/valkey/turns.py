@@ -16,7 +16,7 @@ import threading
 import time
 
 from access import certificates
-from client import CANCELLED, DAMAGED, DONE, FAILED, FIND, FOREIGN, GET, PUT, REMOVE, Store
+from client import CANCELLED, DAMAGED, DONE, FAILED, FIND, FLUSH, FOREIGN, GET, PUT, REMOVE, Store
 from client import name_of, outcomes
 from cluster import until
 from faults import expect, number_of
@@ -202,6 +202,15 @@ def cancellation_ends_what_only_reads():
         came.wait(60)
         store.cancel(cookie)
         expect([result.outcome for result in store.drain()] == [CANCELLED], "a removal")
+        # A flush that waits for another request.
+        store.submit(REMOVE, 1)
+        cookie = store.next_cookie
+        store.submit(FLUSH)
+        store.cancel(cookie)
+        until(store.reap, "no answer")
+        expect([result.outcome for result in store.results] == [CANCELLED], "a flush")
+        store.cancel(cookie - 1)
+        expect([result.outcome for result in store.drain()] == [CANCELLED] * 2, "both")
         goes_on.set()
         node.instead.clear()
         expect(store.one(GET, 1, 100).outcome == DONE, "what was not removed")

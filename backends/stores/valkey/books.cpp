@@ -61,6 +61,17 @@ void Books::add_flush(Request *flush) {
     end_flushes();
 }
 
+void Books::cancel_flushes(uint64_t cookie) {
+    const auto first = std::stable_partition(
+        flushes_.begin(), flushes_.end(),
+        [cookie](const Request *flush) { return flush->answer.cookie != cookie; });
+    for (auto at = first; at != flushes_.end(); ++at) {
+        (*at)->answer.outcome = QUIRE_STORE_CANCELLED;
+        add_answer(*at);
+    }
+    flushes_.erase(first, flushes_.end());
+}
+
 void Books::end_flushes() {
     while (!flushes_.empty()) {
         Request *flush = flushes_.front();

@@ -61,6 +61,7 @@ class Books {
 
     void add_open(Request *request);
     void add_flush(Request *flush);
+    void cancel_flushes(uint64_t cookie);
     bool take(quire_store_answer *out, Request **freed);
     void tell_lost();
     int descriptor() const { return descriptor_; }

@@ -185,6 +185,7 @@ uint32_t Store::reap(quire_store_answer *answers, uint32_t capacity, uint32_t st
 void Store::cancel(uint64_t cookie) {
     {
         std::lock_guard lock(books_.mutex);
+        books_.cancel_flushes(cookie);
         for (auto &lane : lanes_) lane->cancel({cookie, last_ticket_});
     }
     for (auto &lane : lanes_) lane->wake();
