@@ -180,14 +180,14 @@ def other_labels_of_a_key_are_told_gone():
             expect(store.find(1, model=6) == "ABSENT", "what was displaced")
 
 
-def held(node, command):
+def held(node, command, answers=None):
     """Holds the command up: an event that it came, and one that lets it go on."""
     came, goes_on = threading.Event(), threading.Event()
 
     def answer(words):
         came.set()
         goes_on.wait(60)
-        return node.answer(words)
+        return (answers or node.answer)(words)
     node.instead[command] = answer
     return came, goes_on
 
@@ -305,11 +305,32 @@ def redirects_may_name_a_host():
                 expect(store.wrong == 0, "a wrong value")
 
 
+def a_page_of_a_scan_brings_no_removed_key_back():
+    """Another lane removes a key while a page that has it is under way, known to find() or not."""
+    keys = [key_where(lambda slot, rest=rest: slot % 4 == rest) for rest in (1, 3)]
+    with Node() as node:
+        node.instead = {"SCAN": lambda _: page(b"0", [name_of(keys[0]).encode()])}
+        with Store(nodes=node.nodes(), scan=1, threads=2, **PATIENT) as store:
+            store.one(PUT, keys[0], 100)
+            with Store(nodes=node.nodes(), **PATIENT) as other:
+                other.one(PUT, keys[1], 100)
+            names = [name_of(key).encode() for key in (*keys, "of another process")]
+            came, goes_on = held(node, "SCAN", lambda _: page(b"0", names))
+            expect(came.wait(60), "no scan")
+            for key in keys:
+                expect(store.one(REMOVE, key).outcome == DONE, "a removal")
+            node.instead["SCAN"] = lambda _: None
+            goes_on.set()
+            until(lambda: store.find("of another process") == "PRESENT", "the page is not read")
+            for key in keys:
+                expect(store.find(key) == "UNKNOWN", f"{key} is back")
+
+
 LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection,
         a_slot_without_an_owner_is_asked_for, other_labels_of_a_key_are_told_gone,
         cancellation_ends_what_only_reads, a_damaged_value_is_told_where_it_cannot_be_removed,
         a_change_ends_with_whatever_it_is_answered, an_end_right_after_the_login_is_a_failure,
-        redirects_may_name_a_host]
+        redirects_may_name_a_host, a_page_of_a_scan_brings_no_removed_key_back]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

@@ -104,10 +104,10 @@ void Books::know(const quire_store_label &label, uint64_t size_bytes) {
 // The label's value is not there: the index must not say that it is.
 void Books::forget(const Request &request) {
     const Index::Entry *entry = index.find(request.label().key);
-    if (entry == nullptr) return;
-    if (entry->has_label && !are_equal(entry->label, request.label())) return;
+    const bool is_known = entry != nullptr;
+    if (is_known && entry->has_label && !are_equal(entry->label, request.label())) return;
     index.remove(request.label().key);
-    tell_gone(request.label());
+    if (is_known) tell_gone(request.label());
 }
 
 void Books::note_get(const Request &request, const Outcome &outcome) {
@@ -164,8 +164,9 @@ void Books::settle(Request *request, const Outcome &outcome) {
             if (!is_done) return;
             stats.removed += outcome.is_known;
             const Index::Entry *entry = index.find(request->label().key);
-            if (entry == nullptr) return;
-            if (entry->has_label && !are_equal(entry->label, request->label())) return;
+            const bool is_other =
+                entry != nullptr && entry->has_label && !are_equal(entry->label, request->label());
+            if (is_other) return;
             index.remove(request->label().key);
         }
     }

@@ -38,10 +38,12 @@ void Index::add(const quire_store_label &label, uint64_t size_bytes) {
 }
 
 void Index::see(const uint8_t key[32]) {
+    if (removed_at(key) == page_ && find(key) == nullptr) return;
     if (Entry *entry = entry_for(key, false)) entry->generation = generation_;
 }
 
 void Index::remove(const uint8_t key[32]) {
+    removed_at(key) = page_;
     auto at = places_.find(copy_of(key));
     if (at != places_.end()) remove_at(at->second);
 }

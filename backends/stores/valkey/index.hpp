@@ -34,9 +34,12 @@ class Index {
     const Entry *find(const uint8_t key[32]) const;
     // A value is there under this label. Throws std::bad_alloc.
     void add(const quire_store_label &label, uint64_t size_bytes);
-    // A scan saw the key; a full index does not take new ones so. Throws std::bad_alloc.
+    // A scan saw the key. A full index takes no new ones so, and none that was removed since the
+    // page was asked for: the node may have read it before. Throws std::bad_alloc.
     void see(const uint8_t key[32]);
     void remove(const uint8_t key[32]);
+    // A page of a scan is asked for.
+    void begin_page() { ++page_; }
 
     // A scan begins: what it does not see can be swept after it.
     void begin_scan() { ++generation_; }
@@ -57,6 +60,9 @@ class Index {
         }
     };
     static Key copy_of(const uint8_t key[32]);
+    uint64_t &removed_at(const uint8_t key[32]) {
+        return removed_[(key[0] << 8 | key[1]) % removed_.size()];
+    }
     // The key's entry, new if it was not there; NULL: no room for it.
     Entry *entry_for(const uint8_t key[32], bool may_replace);
     void remove_at(size_t at);
@@ -65,6 +71,9 @@ class Index {
     uint64_t value_bytes_ = 0;
     uint32_t generation_ = 0;
     size_t hand_ = 0;  // which entry is replaced next
+    uint64_t page_ = 1;
+    // By a part of the key: the page that was asked for last when such a key was removed.
+    std::vector<uint64_t> removed_ = std::vector<uint64_t>(4'096);
     std::vector<Entry> entries_;
     std::unordered_map<Key, size_t, Hash> places_;
 };

@@ -166,6 +166,8 @@ void Lane::ask_for_page() {
     page_due_ns_ = UINT64_MAX;
     scanned_->wants_scan = true;
     scan_deadline_ns_ = now_ns_ + options_.timeout_ns;
+    std::lock_guard lock(books_->mutex);
+    books_->index.begin_page();
 }
 
 void Lane::hear_scan(const redisReply &reply) {
