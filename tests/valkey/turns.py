@@ -326,11 +326,34 @@ def a_page_of_a_scan_brings_no_removed_key_back():
                 expect(store.find(key) == "UNKNOWN", f"{key} is back")
 
 
+def a_topology_that_is_old_when_it_comes_is_asked_for_again():
+    """A slot gets its owner while an answer that does not know it is under way."""
+    with Node() as node:
+        last = [8_191]
+
+        def slots(_):
+            return topology((0, last[0], node.port))
+        node.instead = {"CLUSTER": slots}
+        key = key_where(lambda slot: slot >= 8_192)
+        with Store(nodes=node.nodes(), **PATIENT) as store:
+            old = slots(None)
+            came, goes_on = held(node, "CLUSTER", lambda _: old)
+            store.one(PUT, key, 100)
+            expect(came.wait(60), "no look for its owner")
+            expect(store.one(PUT, key, 100).code == errno.EAGAIN, "a put without an owner")
+            last[0] = 16_383
+            node.instead = {"CLUSTER": slots}
+            count = node.counts["CLUSTER"]
+            goes_on.set()
+            until(lambda: node.counts["CLUSTER"] > count, "no second look", SOON)
+
+
 LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection,
         a_slot_without_an_owner_is_asked_for, other_labels_of_a_key_are_told_gone,
         cancellation_ends_what_only_reads, a_damaged_value_is_told_where_it_cannot_be_removed,
         a_change_ends_with_whatever_it_is_answered, an_end_right_after_the_login_is_a_failure,
-        redirects_may_name_a_host, a_page_of_a_scan_brings_no_removed_key_back]
+        redirects_may_name_a_host, a_page_of_a_scan_brings_no_removed_key_back,
+        a_topology_that_is_old_when_it_comes_is_asked_for_again]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

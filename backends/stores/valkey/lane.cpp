@@ -276,6 +276,7 @@ void Lane::pump(Node *node) {
         command_.clear();
         append_command({"CLUSTER", "SLOTS"}, &command_);
         node->wants_topology = !send_errand(node, Errand::topology, kSlots, command_);
+        is_hurried_ = false;
     }
     if (node->wants_scan) {
         command_.clear();

@@ -165,6 +165,7 @@ class Lane {
     uint64_t topology_due_ns_ = 0;
     uint64_t topology_deadline_ns_ = 0;
     uint64_t topology_heard_ns_ = 0;
+    bool is_hurried_ = false;     // since CLUSTER SLOTS was sent
     bool has_strangers_ = false;  // nodes may be there that left the cluster
     Node *asked_ = nullptr;
     uint32_t candidate_ = 0;

@@ -52,6 +52,7 @@ void Lane::survey() {
 // The topology. ----------------------------------------------------------------------------------
 
 void Lane::hurry_topology() {
+    is_hurried_ = true;
     const uint64_t soonest = std::max(now_ns_ + 10 * kMillisecond, topology_heard_ns_ + kLeastNs);
     topology_due_ns_ = std::min(topology_due_ns_, soonest);
 }
@@ -107,6 +108,8 @@ void Lane::hear_topology(Node *node, const redisReply &reply) {
         return entry.second->breaker.has_failed();
     });
     topology_due_ns_ = now_ns_ + (is_calm ? kCalmNs : kTroubledNs);
+    // The node may have read its slots before what then happened.
+    if (is_hurried_) hurry_topology();
     if (!is_first_) return;
     report_nodes();
 }
