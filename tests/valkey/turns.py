@@ -348,12 +348,35 @@ def a_topology_that_is_old_when_it_comes_is_asked_for_again():
             until(lambda: node.counts["CLUSTER"] > count, "no second look", SOON)
 
 
+def redirects_name_only_so_many_nodes():
+    """A node that names another address each time: each costs memory, and a connection."""
+    with Node() as node:
+        node.instead = {"CLUSTER": lambda _: topology((0, 16_383, node.port))}
+        with Store(nodes=node.nodes(), timeout=1_000, known=0) as store:
+            store.one(PUT, 1, 100)
+            turn = iter(range(1, 10_000_000))
+
+            def other(words):
+                number = next(turn)
+                return b"-MOVED %d 127.%d.%d.1:1\r\n" % (
+                    binascii.crc_hqx(words[1], 0) % 16_384, 1 + number // 250, number % 250)
+            node.instead = {"CLUSTER": lambda _: b"-ERR no\r\n", "GET": other}
+            for number in range(30):
+                answers = store.run(GET, [f"{number} {i}" for i in range(100)], 100)
+                if {result.code for result in answers.values()} & {errno.ELOOP, errno.ETIMEDOUT}:
+                    break
+            else:
+                expect(False, "3,000 nodes were asked")
+            node.instead = {}
+            until(lambda: store.one(PUT, "after", 100).outcome == DONE, "no service")
+
+
 LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection,
         a_slot_without_an_owner_is_asked_for, other_labels_of_a_key_are_told_gone,
         cancellation_ends_what_only_reads, a_damaged_value_is_told_where_it_cannot_be_removed,
         a_change_ends_with_whatever_it_is_answered, an_end_right_after_the_login_is_a_failure,
         redirects_may_name_a_host, a_page_of_a_scan_brings_no_removed_key_back,
-        a_topology_that_is_old_when_it_comes_is_asked_for_again]
+        a_topology_that_is_old_when_it_comes_is_asked_for_again, redirects_name_only_so_many_nodes]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

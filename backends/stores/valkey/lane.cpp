@@ -24,6 +24,8 @@ namespace {
 constexpr uint64_t kMostQueuedBytes = uint64_t{1} << 20;
 constexpr uint32_t kMostFlights = 256;
 constexpr uint64_t kRetryNs = 10'000'000;
+// Nodes that only an ASK named, for lack of room for an endless number of them.
+constexpr size_t kMostStrangers = 1024;
 // CLUSTER SLOTS: a range for each slot, of 32 objects: bounds, and three nodes with metadata. An
 // array of ranges, of nodes, of metadata, of its texts.
 constexpr Bounds kSlots{4, uint64_t{kSlotCount} * 32, uint64_t{32} << 20};
@@ -259,6 +261,13 @@ Node *Lane::node_at(const Address &address) {
     std::unique_ptr<Node> &node = nodes_[address];
     if (node == nullptr) node = std::make_unique<Node>(address, options_);
     return node.get();
+}
+
+bool Lane::may_ask(const Address &address) {
+    const size_t most = topology_.nodes().size() + seeds_.size() + kMostStrangers;
+    if (nodes_.contains(address) || nodes_.size() < most) return true;
+    has_strangers_ = true;  // those that are not used make room
+    return false;
 }
 
 void Lane::pump(Node *node) {

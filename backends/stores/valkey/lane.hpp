@@ -104,6 +104,7 @@ class Lane {
 
     // Nodes.
     Node *node_at(const Address &address);
+    bool may_ask(const Address &address);
     void pump(Node *node);
     void send(Node *node, Request *request);
     bool send_errand(Node *node, Errand errand, const Bounds &bounds, std::string_view command);

@@ -239,10 +239,11 @@ void Lane::redirect(Request *request, Node *node, std::string_view text) {
         where.address = *address;
     }
     if (where.is_ask) {
+        if (!may_ask(where.address)) return try_later(request);
         request->target = node_at(where.address);
         request->asks = true;
-    } else {
-        topology_.move(where.slot, where.address);
+    } else if (!topology_.move(where.slot, where.address)) {
+        return try_later(request);
     }
     // While a slot changes hands two nodes may name each other, until one hears of it.
     if (request->is_sent_in_circles()) return try_later(request);

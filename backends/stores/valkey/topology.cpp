@@ -87,12 +87,6 @@ bool read_redirect(std::string_view text, Redirect *out) {
     return out->slot < kSlotCount && read_address(text.substr(space + 1), &out->address);
 }
 
-uint16_t Topology::place_of(std::vector<Address> *addresses, const Address &address) {
-    auto at = std::find(addresses->begin(), addresses->end(), address);
-    if (at == addresses->end()) at = addresses->insert(at, address);
-    return static_cast<uint16_t>(at - addresses->begin());
-}
-
 void Topology::note_names(const redisReply &node, const Address &address) {
     note_name(text_of(node.element[0]), address);
     note_name(announced(node, "hostname"), address);
@@ -145,13 +139,24 @@ const char *Topology::read(const redisReply &reply, const Address &asked) {
 
 void Topology::set_single(const Address &address) {
     primaries_ = nodes_ = {address};
+    move_count_ = 0;
     named_.clear();
     std::fill(owners_.begin(), owners_.end(), uint16_t{0});
 }
 
-void Topology::move(uint16_t slot, const Address &address) {
-    place_of(&nodes_, address);
-    owners_[slot] = place_of(&primaries_, address);
+bool Topology::move(uint16_t slot, const Address &address) {
+    auto has = [&address](const std::vector<Address> &some) {
+        return std::find(some.begin(), some.end(), address) != some.end();
+    };
+    if (!has(primaries_)) {
+        if (move_count_ == kMostMoves) return false;
+        ++move_count_;
+        if (!has(nodes_)) nodes_.push_back(address);
+        primaries_.push_back(address);
+    }
+    const auto at = std::find(primaries_.begin(), primaries_.end(), address);
+    owners_[slot] = static_cast<uint16_t>(at - primaries_.begin());
+    return true;
 }
 
 const Address *Topology::owner(uint16_t slot) const {

@@ -37,7 +37,8 @@ class Topology {
     const char *read(const redisReply &reply, const Address &asked);
     // A server that is no cluster owns all slots.
     void set_single(const Address &address);
-    void move(uint16_t slot, const Address &address);
+    // A node says where the slot is. False: too many new addresses were named so.
+    bool move(uint16_t slot, const Address &address);
 
     // The numeric address of a node that redirects may name by its host's name; NULL: not known.
     const Address *address_of(const Address &named) const;
@@ -51,12 +52,13 @@ class Topology {
 
  private:
     static constexpr uint16_t kUnowned = UINT16_MAX;
-    static uint16_t place_of(std::vector<Address> *addresses, const Address &address);
+    static constexpr uint32_t kMostMoves = 1'024;  // to new addresses, until the next read()
     void note_names(const redisReply &node, const Address &address);
     void note_name(std::string_view host, const Address &address);
 
     std::vector<Address> primaries_;
     std::vector<Address> nodes_;
+    uint32_t move_count_ = 0;
     // By name and port; port 0: several nodes have both.
     std::map<Address, Address> named_;
     std::vector<uint16_t> owners_ = std::vector<uint16_t>(kSlotCount, kUnowned);
