@@ -371,12 +371,40 @@ def redirects_name_only_so_many_nodes():
             until(lambda: store.one(PUT, "after", 100).outcome == DONE, "no service")
 
 
+def a_node_that_hangs_in_a_circle_has_failed():
+    """Two nodes name each other, until one of them says nothing more."""
+    with Node() as one, Node() as two:
+        slots = topology((0, 16_383, one.port))
+        one.instead = {"CLUSTER": lambda _: slots}
+        two.instead = {"CLUSTER": lambda _: slots}
+        with Store(nodes=one.nodes(), timeout=2_000, known=0, breaker_failures=1) as store:
+            store.one(PUT, 1, 100)
+            calls, hangs = [0], threading.Event()
+
+            def moved(node):
+                text = f"-MOVED {slot_of(1)} 127.0.0.1:{node.port}\r\n".encode()
+
+                def answer(_):
+                    calls[0] += 1
+                    if calls[0] > 8 and node is two:
+                        hangs.wait(60)
+                    return text
+                return answer
+            one.instead["GET"], two.instead["GET"] = moved(two), moved(one)
+            result = store.one(GET, 1, 100)
+            expect(result.outcome == FAILED and result.code == errno.ETIMEDOUT, result)
+            expect(calls[0] > 8, f"{calls[0]} redirects")
+            expect(number_of(store, "breaks") >= 1, store.place())
+            hangs.set()
+
+
 LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection,
         a_slot_without_an_owner_is_asked_for, other_labels_of_a_key_are_told_gone,
         cancellation_ends_what_only_reads, a_damaged_value_is_told_where_it_cannot_be_removed,
         a_change_ends_with_whatever_it_is_answered, an_end_right_after_the_login_is_a_failure,
         redirects_may_name_a_host, a_page_of_a_scan_brings_no_removed_key_back,
-        a_topology_that_is_old_when_it_comes_is_asked_for_again, redirects_name_only_so_many_nodes]
+        a_topology_that_is_old_when_it_comes_is_asked_for_again, redirects_name_only_so_many_nodes,
+        a_node_that_hangs_in_a_circle_has_failed]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

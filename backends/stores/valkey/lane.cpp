@@ -213,6 +213,7 @@ void Lane::route(Request *request) {
     if (!node->breaker.allows(now_ns_)) return fail(request, node->error_number);
     node->waiting.push_back(request);
     request->waits_at = node;
+    request->routed_ns = now_ns_;
 }
 
 void Lane::detach(Request *request) {
@@ -239,7 +240,7 @@ void Lane::expire() {
         Request *request = open_.front();
         Node *node = request->flight != nullptr ? request->flight->node : request->waits_at;
         // Nodes that name each other do answer: none of them has failed.
-        const bool was_in_circles = request->is_sent_in_circles();
+        const bool was_in_circles = request->ends_in_circles();
         fail(request, was_in_circles ? ELOOP : ETIMEDOUT);
         {
             std::lock_guard lock(books_->mutex);

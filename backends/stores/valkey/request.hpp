@@ -31,6 +31,8 @@ enum class Step {
 struct Request {
     // More redirects than a cluster whose nodes agree needs.
     static constexpr uint32_t kManyRedirects = 5;
+    // What a node that sends it on may take for that.
+    static constexpr uint64_t kBriefNs = 100'000'000;
 
     quire_store_answer answer{};
     std::vector<quire_store_piece> pieces;
@@ -47,6 +49,7 @@ struct Request {
     Node *target = nullptr;    // the node that a redirect named
     bool asks = false;         // by an ASK
     uint32_t redirect_count = 0;
+    uint64_t routed_ns = 0;         // when it last was given to a node
     quire_store_label displaced{};  // PUT: what it replaces, if `displaces`
     bool displaces = false;
     std::list<Request *>::iterator place;  // in its lane's list
@@ -58,6 +61,11 @@ struct Request {
         return step == Step::unlink || (kind() == QUIRE_STORE_PUT && step != Step::compare);
     }
     bool is_sent_in_circles() const { return redirect_count > kManyRedirects; }
+    // At its deadline: no node has kept it for long.
+    bool ends_in_circles() const {
+        const bool is_at_node = flight != nullptr || waits_at != nullptr;
+        return is_sent_in_circles() && (!is_at_node || deadline_ns - routed_ns < kBriefNs);
+    }
     void begin_again() {
         step = Step::begin;
         asks = displaces = false;
