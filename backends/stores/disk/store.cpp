@@ -95,6 +95,7 @@ quire_store_stats Store::stats() {
 
 uint32_t Store::submit(const quire_store_request *requests, uint32_t count, uint32_t stride) {
     Lock lock(mutex_);
+    if (is_closing_) return 0;
     std::vector<Request *> taken;
     taken.reserve(std::min(count, kMaxRequests));
     for (Request *slot = free_.first(); slot != nullptr && taken.size() < count;

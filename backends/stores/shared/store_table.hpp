@@ -5,7 +5,7 @@
 //
 // A Plugin has
 //   Store   close_wait, get_info, stats, submit, reap, cancel, descriptor, find, is_closing, and
-//           list if kLists
+//           list if kLists; submit takes nothing once close_wait was called
 //   kHelp   of quire_store_api
 //   open    (const quire_store_desc &, std::unique_ptr<Store> *, quire_error *); the desc's structs
 //           and flags are right; may throw std::bad_alloc
@@ -110,12 +110,10 @@ class StoreTable {
         const RequestLimits limits = Plugin::limits(*of(store));
         if (quire_status status = check_requests(limits, requests, count, stride, error))
             return status;
-        if (of(store)->is_closing()) {
-            return fail(error, QUIRE_E_BUSY, "the store is closing and takes no more requests");
-        }
         try {
             *taken = of(store)->submit(requests, count, stride);
-            return QUIRE_OK;
+            if (*taken != 0 || !of(store)->is_closing()) return QUIRE_OK;
+            return fail(error, QUIRE_E_BUSY, "the store is closing and takes no more requests");
         } catch (const std::bad_alloc &) {
             return out_of_memory(error);
         }

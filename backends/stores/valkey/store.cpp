@@ -116,13 +116,13 @@ bool Store::is_closing() const {
 
 bool Store::close_wait(uint64_t timeout_ns) {
     constexpr uint64_t kLongest = uint64_t{1} << 60;  // a clock would overflow; 36 years
+    std::vector<std::unique_ptr<Lane>> ended;         // without the mutex, which they take
     std::unique_lock lock(books_.mutex);
     is_closing_ = true;
     const auto until = Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, kLongest));
     const bool has_ended =
         books_.changed.wait_until(lock, until, [this] { return books_.open_count == 0; });
-    lock.unlock();
-    if (has_ended) lanes_.clear();
+    if (has_ended) ended.swap(lanes_);
     return has_ended;
 }
 
@@ -153,18 +153,17 @@ void Store::take(Request *slot) {
 
 uint32_t Store::submit(const quire_store_request *requests, uint32_t count, uint32_t stride) {
     uint32_t taken = 0;
-    {
-        std::lock_guard lock(books_.mutex);
-        for (; taken < count && !free_.empty(); ++taken) {
-            try {
-                fill(free_.back(), element_of<quire_store_request>(requests, taken, stride));
-            } catch (const std::bad_alloc &) {
-                if (taken == 0) throw;
-                break;
-            }
-            take(free_.back());
-            free_.pop_back();
+    std::lock_guard lock(books_.mutex);
+    if (is_closing_) return 0;
+    for (; taken < count && !free_.empty(); ++taken) {
+        try {
+            fill(free_.back(), element_of<quire_store_request>(requests, taken, stride));
+        } catch (const std::bad_alloc &) {
+            if (taken == 0) throw;
+            break;
         }
+        take(free_.back());
+        free_.pop_back();
     }
     for (auto &lane : lanes_) lane->wake();
     return taken;
@@ -183,11 +182,9 @@ uint32_t Store::reap(quire_store_answer *answers, uint32_t capacity, uint32_t st
 }
 
 void Store::cancel(uint64_t cookie) {
-    {
-        std::lock_guard lock(books_.mutex);
-        books_.cancel_flushes(cookie);
-        for (auto &lane : lanes_) lane->cancel({cookie, last_ticket_});
-    }
+    std::lock_guard lock(books_.mutex);
+    books_.cancel_flushes(cookie);
+    for (auto &lane : lanes_) lane->cancel({cookie, last_ticket_});
     for (auto &lane : lanes_) lane->wake();
 }
 

@@ -30,7 +30,8 @@ class Store {
     bool is_closing() const;
     const Options &options() const { return options_; }
 
-    // REQUIRES: they were checked. How many were taken. Throws std::bad_alloc if none was.
+    // REQUIRES: they were checked. How many were taken; none if it closes. Throws std::bad_alloc if
+    // none was.
     uint32_t submit(const quire_store_request *requests, uint32_t count, uint32_t stride);
     uint32_t reap(quire_store_answer *answers, uint32_t capacity, uint32_t stride);
     void cancel(uint64_t cookie);
