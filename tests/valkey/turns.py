@@ -7,7 +7,10 @@ Each against nodes of this test, which need no program.
 """
 
 import binascii
+import ctypes
 import errno
+import pathlib
+import random
 import socket
 import ssl
 import sys
@@ -16,8 +19,8 @@ import threading
 import time
 
 from access import certificates
-from client import CANCELLED, DAMAGED, DONE, FAILED, FIND, FLUSH, FOREIGN, GET, PUT, REMOVE, Store
-from client import name_of, outcomes
+from client import CANCELLED, DAMAGED, DONE, FAILED, FIND, FLUSH, FOREIGN, GET, PUT, REMOVE, Refusal
+from client import Store, name_of, outcomes
 from cluster import until
 from faults import expect, number_of
 from hostile import Node, bulk, page
@@ -394,8 +397,39 @@ def a_node_that_hangs_in_a_circle_has_failed():
             result = store.one(GET, 1, 100)
             expect(result.outcome == FAILED and result.code == errno.ETIMEDOUT, result)
             expect(calls[0] > 8, f"{calls[0]} redirects")
-            expect(number_of(store, "breaks") >= 1, store.place())
+            until(lambda: number_of(store, "breaks") >= 1, "its breaker heard nothing")
             hangs.set()
+
+
+def each_request_ends_once_without_memory():
+    """Memory runs out for the plugin now and then; no_memory.c is loaded first."""
+    library = ctypes.CDLL(None)
+    maps = pathlib.Path("/proc/self/maps").read_text(encoding="ascii").splitlines()
+    ranges = [line.split()[0].split("-") for line in maps if "quire_store_valkey" in line]
+    first, last = (int(text, 16) for text in (ranges[0][0], ranges[-1][1]))
+    within = library.no_memory_within
+    within.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint32]
+    chance = random.Random(1)
+    with Node() as node, Store(nodes=node.nodes(), timeout=2_000, threads=2) as store:
+        for one_of in (300, 60, 10):
+            within(first, last, one_of)
+            refused = 0
+            for _ in range(1_000):
+                kind = chance.choice([PUT, PUT, GET, FIND, REMOVE, FLUSH])
+                try:
+                    store.submit(kind, chance.randrange(50), 100 if kind in (PUT, GET) else 0)
+                except Refusal:
+                    refused += 1
+                if chance.random() < 0.2:
+                    store.cancel(chance.randrange(store.next_cookie))
+                store.reap()
+            answers = store.drain()    # a second answer to a request is a KeyError
+            within(first, last, 0)
+            print(f"1 of {one_of}: {library.no_memory_count()} failed; {refused} refused, "
+                  f"{len(answers)} answers")
+            until(lambda: store.one(PUT, "after", 100).outcome == DONE, "no service")
+        expect(library.no_memory_count() > 100, "memory was there")
+        expect(store.wrong == 0, "wrong values")
 
 
 LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_connection,
@@ -404,7 +438,7 @@ LIST = [an_error_of_tls_ends_no_other_connection, a_failed_probe_gives_up_its_co
         a_change_ends_with_whatever_it_is_answered, an_end_right_after_the_login_is_a_failure,
         redirects_may_name_a_host, a_page_of_a_scan_brings_no_removed_key_back,
         a_topology_that_is_old_when_it_comes_is_asked_for_again, redirects_name_only_so_many_nodes,
-        a_node_that_hangs_in_a_circle_has_failed]
+        a_node_that_hangs_in_a_circle_has_failed, each_request_ends_once_without_memory]
 
 if __name__ == "__main__":
     {case.__name__: case for case in LIST}[sys.argv[1]]()

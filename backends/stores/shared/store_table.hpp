@@ -133,8 +133,12 @@ class StoreTable {
 
     static quire_status cancel(quire_store *store, uint64_t cookie, quire_error *error) {
         if (quire_status status = check_store(store, error)) return status;
-        of(store)->cancel(cookie);
-        return QUIRE_OK;
+        try {
+            of(store)->cancel(cookie);
+            return QUIRE_OK;
+        } catch (const std::bad_alloc &) {
+            return out_of_memory(error);
+        }
     }
 
     static int32_t descriptor(quire_store *store) {

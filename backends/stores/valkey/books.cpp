@@ -15,6 +15,7 @@ namespace quire::valkey {
 
 int Books::open() {
     open_.reserve(kMostRequests);
+    flushes_.reserve(kMostRequests);
     descriptor_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     return descriptor_ < 0 ? -errno : 0;
 }
@@ -24,7 +25,7 @@ Books::~Books() {
 }
 
 void Books::update_descriptor() {
-    const bool is_empty = finished_.empty() && gone_.empty() && !has_lost_;
+    const bool is_empty = finished_.is_empty() && gone_.empty() && !has_lost_;
     if (is_readable_ == !is_empty) return;
     is_readable_ = !is_readable_;
     uint64_t count = 1;
@@ -61,15 +62,14 @@ void Books::add_flush(Request *flush) {
     end_flushes();
 }
 
-void Books::cancel_flushes(uint64_t cookie) {
-    const auto first = std::stable_partition(
-        flushes_.begin(), flushes_.end(),
-        [cookie](const Request *flush) { return flush->answer.cookie != cookie; });
-    for (auto at = first; at != flushes_.end(); ++at) {
-        (*at)->answer.outcome = QUIRE_STORE_CANCELLED;
-        add_answer(*at);
-    }
-    flushes_.erase(first, flushes_.end());
+void Books::cancel(uint64_t cookie) {
+    for (Request *request : open_) request->is_cancelled |= request->answer.cookie == cookie;
+    std::erase_if(flushes_, [this, cookie](Request *flush) {
+        if (flush->answer.cookie != cookie) return false;
+        flush->answer.outcome = QUIRE_STORE_CANCELLED;
+        add_answer(flush);
+        return true;
+    });
 }
 
 void Books::end_flushes() {
@@ -79,7 +79,7 @@ void Books::end_flushes() {
             return other->ticket < flush->ticket;
         });
         if (waits) return;
-        flushes_.pop_front();
+        flushes_.erase(flushes_.begin());
         add_answer(flush);
     }
 }
@@ -87,7 +87,7 @@ void Books::end_flushes() {
 void Books::add_answer(Request *request) {
     request->is_open = false;
     --open_count;
-    finished_.push_back(request);
+    finished_.push(request);
     update_descriptor();
     if (open_count == 0) changed.notify_all();
 }
@@ -143,7 +143,7 @@ void Books::note_put(const Request &request, const Outcome &outcome) {
         return;
     }
     ++(outcome.is_known ? stats.puts_known : stats.puts);
-    // Of a key that only a scan saw, find() says that any label is there.
+    // A key that only a scan saw: find() says that any label of it is there.
     const Index::Entry *entry = index.find(request.label().key);
     if (entry != nullptr && !entry->has_label && outcome.has_found) tell_gone(outcome.found_label);
     know(request.label(), outcome.size_bytes);
@@ -181,7 +181,7 @@ void Books::finish(Request *request, const Outcome &outcome) {
     try {
         settle(request, outcome);
     } catch (const std::bad_alloc &) {
-        // The index then knows a key less.
+        tell_lost();  // the index may know keys less
     }
     std::erase(open_, request);
     add_answer(request);
@@ -191,9 +191,8 @@ void Books::finish(Request *request, const Outcome &outcome) {
 bool Books::take(quire_store_answer *out, Request **freed) {
     *freed = nullptr;
     *out = {};
-    if (!finished_.empty()) {
-        *freed = finished_.front();
-        finished_.pop_front();
+    if (!finished_.is_empty()) {
+        *freed = finished_.pop();
         *out = (*freed)->answer;
     } else if (has_lost_) {
         out->outcome = QUIRE_STORE_NOTICE_LOST;

@@ -6,6 +6,7 @@
 // Invariants
 //   (1) the descriptor is readable exactly while an answer or a notice waits
 //   (2) a FLUSH is answered when no earlier request is open
+//   (3) a request is taken, cancelled and answered without memory of its own: that may run out
 //
 // Threads: `mutex` guards all of it. Nothing here waits.
 #pragma once
@@ -61,7 +62,8 @@ class Books {
 
     void add_open(Request *request);
     void add_flush(Request *flush);
-    void cancel_flushes(uint64_t cookie);
+    // Answers flushes, and marks the others for their lanes.
+    void cancel(uint64_t cookie);
     bool take(quire_store_answer *out, Request **freed);
     void tell_lost();
     int descriptor() const { return descriptor_; }
@@ -95,11 +97,11 @@ class Books {
 
     int descriptor_ = -1;
     bool is_readable_ = false;
-    std::deque<Request *> finished_;
+    RequestQueue finished_;
     std::deque<quire_store_label> gone_;
     bool has_lost_ = false;
-    std::vector<Request *> open_;    // without flushes
-    std::deque<Request *> flushes_;  // by ticket
+    std::vector<Request *> open_;     // without flushes
+    std::vector<Request *> flushes_;  // by ticket
 };
 
 }  // namespace quire::valkey

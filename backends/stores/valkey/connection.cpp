@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace quire::valkey {
@@ -48,6 +49,14 @@ void append_command(std::initializer_list<std::string_view> words, std::string *
         append_count('$', word.size(), out);
         *out += word;
         *out += "\r\n";
+    }
+}
+
+template <typename Text>
+void Connection::say(Text text) {
+    try {
+        if (why_.empty()) why_ = text();
+    } catch (const std::bad_alloc &) {
     }
 }
 
@@ -102,7 +111,7 @@ bool Connection::start_tls(const Address &address, const Tls &tls) {
     if (ssl_ == nullptr) return false;
     if (redisInitiateSSL(&context_->c, ssl_) == REDIS_OK) return true;
     note_certificate();  // a node that is near may have shown it already
-    if (why_.empty() && context_->c.errstr[0] != '\0') why_ = context_->c.errstr;
+    if (context_->c.errstr[0] != '\0') say([this] { return context_->c.errstr; });
     SSL_free(std::exchange(ssl_, nullptr));
     return false;
 }
@@ -129,11 +138,11 @@ void Connection::on_login(redisAsyncContext *, void *reply, void *data) {
     const auto *answer = static_cast<const redisReply *>(reply);
     if (answer == nullptr) return;
     if (answer->type == REDIS_REPLY_ERROR) {
-        self->why_ = self->secrets_.hidden({answer->str, answer->len});
+        self->say([&] { return self->secrets_.hidden({answer->str, answer->len}); });
         return self->drop(EACCES);
     }
     if (answer->type != REDIS_REPLY_STATUS) {
-        self->why_ = "the node does not answer the login";
+        self->say([] { return "the node does not answer the login"; });
         return self->drop(EPROTO);
     }
     self->is_ready_ = self->was_ready_ = true;
@@ -141,9 +150,11 @@ void Connection::on_login(redisAsyncContext *, void *reply, void *data) {
 
 // Why the node's certificate is refused, unless something else is known to be wrong.
 void Connection::note_certificate() {
-    if (!why_.empty() || ssl_ == nullptr || SSL_get_verify_result(ssl_) == X509_V_OK) return;
-    why_ = std::string("the node's certificate is refused: ") +
-           X509_verify_cert_error_string(SSL_get_verify_result(ssl_));
+    if (ssl_ == nullptr || SSL_get_verify_result(ssl_) == X509_V_OK) return;
+    say([this] {
+        return std::string("the node's certificate is refused: ") +
+               X509_verify_cert_error_string(SSL_get_verify_result(ssl_));
+    });
 }
 
 void Connection::note_error() {
@@ -158,7 +169,7 @@ void Connection::note_error() {
     if (is_of_tls && text == nullptr) text = "the node ended the encrypted connection";
     // hiredis also gives an error here that a node sends without being asked.
     const bool is_said = text != nullptr && *text != '\0';
-    why_ = is_said ? secrets_.hidden(text) : std::strerror(error_number_);
+    say([&] { return is_said ? secrets_.hidden(text) : std::strerror(error_number_); });
 }
 
 int Connection::error_number() {
@@ -169,7 +180,7 @@ int Connection::error_number() {
 // hiredis knows no reason but memory why an object is not made.
 void Connection::note_refusal() {
     error_number_ = EPROTO;
-    if (why_.empty()) why_ = guard_.refusal();
+    say([this] { return guard_.refusal(); });
 }
 
 void Connection::clean_up(void *data) {
@@ -197,7 +208,7 @@ void Connection::drop(int error_number) {
     if (context_ == nullptr) return;
     if (error_number_ == 0) error_number_ = error_number;
     note_certificate();  // a command can be refused because the handshake failed
-    if (why_.empty()) why_ = std::strerror(error_number);
+    say([error_number] { return std::strerror(error_number); });
     is_ready_ = false;
     const bool is_hooked = context_->ev.cleanup != nullptr;
     // Calls clean_up; if this is within a callback, hiredis does so after it.

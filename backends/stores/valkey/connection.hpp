@@ -68,6 +68,9 @@ class Connection {
     void hook_into_epoll();
     void log_in(const Options &options);
     void note_refusal();
+    // Says why, if nothing is said yet. Texts are for people: without memory there is none.
+    template <typename Text>
+    void say(Text text);
 
     int epoll_;
     uint64_t deadline_ns_;

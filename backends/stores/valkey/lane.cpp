@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <ctime>
 #include <new>
@@ -43,7 +44,9 @@ uint64_t clock_ns() {
 Lane::Lane(const Options &options, const std::vector<Address> &seeds, const Tls *tls, Books *books,
            bool is_first)
     : options_(options), seeds_(seeds), tls_(tls), books_(books), is_first_(is_first) {
-    inbox_.reserve(Books::kMostRequests);
+    for (auto *list : {&inbox_, &cancelled_, &unrouted_, &routing_, &later_}) {
+        list->reserve(Books::kMostRequests);
+    }
     const bool scans = is_first && options.scan_ns != 0 && options.known_count != 0;
     if (!scans) scan_due_ns_ = UINT64_MAX;
 }
@@ -102,6 +105,7 @@ void Lane::run() {
             if (goes_on) round();
         } catch (const std::bad_alloc &) {
             // Requests that it hit stay where they were, and end at their deadlines.
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
     asked_ = scanned_ = nullptr;
@@ -110,18 +114,20 @@ void Lane::run() {
 }
 
 bool Lane::take_inbox() {
-    std::vector<Cancellation> cancelled;
     {
         std::lock_guard lock(books_->mutex);
         for (Request *request : inbox_) {
-            request->place = open_.insert(open_.end(), request);
+            open_.splice(open_.end(), request->element);
             unrouted_.push_back(request);
         }
         inbox_.clear();
-        cancelled.swap(cancelled_);
         if (is_stopping_) return false;
+        if (!std::exchange(has_cancelled_, false)) return true;
+        for (Request *request : open_) {
+            if (std::exchange(request->is_cancelled, false)) cancelled_.push_back(request);
+        }
     }
-    cancel_all(cancelled);
+    cancel_all();
     return true;
 }
 
@@ -132,9 +138,15 @@ void Lane::round() {
         unrouted_.insert(unrouted_.end(), later_.begin(), later_.end());
         later_.clear();
     }
-    std::vector<Request *> unrouted;
-    unrouted.swap(unrouted_);
-    for (Request *request : unrouted) route(request);
+    routing_.swap(unrouted_);
+    for (Request *request : routing_) {
+        try {
+            route(request);
+        } catch (const std::bad_alloc &) {
+            try_later(request);
+        }
+    }
+    routing_.clear();
     for (auto &[address, node] : nodes_) pump(node.get());
     wait_and_handle();
 }
@@ -180,18 +192,13 @@ void Lane::wait_and_handle() {
 
 // Requests. --------------------------------------------------------------------------------------
 
-void Lane::cancel_all(const std::vector<Cancellation> &cancellations) {
-    for (const auto &[cookie, last_ticket] : cancellations) {
-        for (auto at = open_.begin(); at != open_.end();) {
-            Request *request = *at++;
-            // A change that was sent may have its effect: it goes on to its end.
-            const bool has_effect = request->flight != nullptr && request->is_change();
-            const bool is_meant =
-                request->answer.cookie == cookie && request->ticket <= last_ticket;
-            if (!is_meant || has_effect) continue;
-            finish(request, {QUIRE_STORE_CANCELLED});
-        }
+void Lane::cancel_all() {
+    for (Request *request : cancelled_) {
+        // A change that was sent may have its effect: it goes on to its end.
+        const bool has_effect = request->flight != nullptr && request->is_change();
+        if (!has_effect) finish(request, {QUIRE_STORE_CANCELLED});
     }
+    cancelled_.clear();
 }
 
 void Lane::try_later(Request *request) {
@@ -227,7 +234,7 @@ void Lane::detach(Request *request) {
 
 void Lane::finish(Request *request, const Outcome &outcome) {
     detach(request);
-    open_.erase(request->place);
+    request->element.splice(request->element.end(), open_, request->place);
     books_->finish(request, outcome);
 }
 
@@ -259,9 +266,9 @@ void Lane::expire() {
 // Nodes. -----------------------------------------------------------------------------------------
 
 Node *Lane::node_at(const Address &address) {
-    std::unique_ptr<Node> &node = nodes_[address];
-    if (node == nullptr) node = std::make_unique<Node>(address, options_);
-    return node.get();
+    if (auto at = nodes_.find(address); at != nodes_.end()) return at->second.get();
+    auto node = std::make_unique<Node>(address, options_);
+    return nodes_.emplace(address, std::move(node)).first->second.get();
 }
 
 bool Lane::may_ask(const Address &address) {
@@ -299,7 +306,11 @@ void Lane::pump(Node *node) {
         Request *request = node->waiting.front();
         node->waiting.pop_front();
         request->waits_at = nullptr;
-        send(node, request);
+        try {
+            send(node, request);
+        } catch (const std::bad_alloc &) {
+            fail(request, ENOMEM);
+        }
     }
 }
 
@@ -309,10 +320,10 @@ void Lane::send(Node *node, Request *request) {
     const size_t asking_bytes = command_.size();
     append_step(*request);
     const std::string_view whole = command_;
+    auto flight = std::make_unique<Flight>(Flight{this, node, Errand::request, request});
     // hiredis expects a reply per call, so two commands are two calls.
     const bool asked = asking_bytes == 0 || node->connection->send(whole.substr(0, asking_bytes),
                                                                    kWord, nullptr, nullptr);
-    auto flight = std::make_unique<Flight>(Flight{this, node, Errand::request, request});
     if (!asked || !node->connection->send(whole.substr(asking_bytes), bounds_of(*request), on_reply,
                                           flight.get())) {
         return fail(request, ENOMEM);

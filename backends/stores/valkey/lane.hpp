@@ -15,7 +15,7 @@
 // talk.cpp     which commands a request sends, and what it makes of the replies
 // survey.cpp   the topology, and the scans for the index
 //
-// Threads: all is the lane's thread's, except submit(), cancel() and stop().
+// Threads: all is the lane's thread's, except submit(), look_for_cancelled(), wake() and stop().
 #pragma once
 
 #include <deque>
@@ -49,12 +49,6 @@ struct Flight {
     uint32_t scan = 0;  // its number
 };
 
-// Of the requests with the cookie that were taken by then: a later one may have it too.
-struct Cancellation {
-    uint64_t cookie;
-    uint64_t last_ticket;
-};
-
 struct Node {
     Node(Address where, const Options &options)
         : address(std::move(where)), breaker(options.failure_count, options.cooldown_ns) {}
@@ -81,7 +75,7 @@ class Lane {
     int start();
     // The first two: REQUIRES: the mutex of Books is held.
     void submit(Request *request) { inbox_.push_back(request); }
-    void cancel(const Cancellation &cancellation) { cancelled_.push_back(cancellation); }
+    void look_for_cancelled() { has_cancelled_ = true; }
     void wake();
     // Ends the thread. REQUIRES: no request is open.
     void stop();
@@ -94,7 +88,7 @@ class Lane {
     uint64_t next_event_ns() const;
 
     // Requests.
-    void cancel_all(const std::vector<Cancellation> &cancellations);
+    void cancel_all();
     void route(Request *request);
     void try_later(Request *request);
     void finish(Request *request, const Outcome &outcome);
@@ -150,14 +144,17 @@ class Lane {
 
     // Guarded by the mutex of Books.
     std::vector<Request *> inbox_;
-    std::vector<Cancellation> cancelled_;
+    bool has_cancelled_ = false;
     bool is_stopping_ = false;
 
     uint64_t now_ns_ = 0;
     std::map<Address, std::unique_ptr<Node>> nodes_;
     Topology topology_;
     std::list<Request *> open_;  // by deadline
+    // Each with room for all requests.
+    std::vector<Request *> cancelled_;
     std::vector<Request *> unrouted_;
+    std::vector<Request *> routing_;
     std::vector<Request *> later_;  // to be routed at later_ns_
     uint64_t later_ns_ = 0;
     std::string command_;

@@ -29,6 +29,10 @@ enum class Step {
 };
 
 struct Request {
+    Request() = default;
+    Request(const Request &) = delete;
+    Request &operator=(const Request &) = delete;
+
     // More redirects than a cluster whose nodes agree needs.
     static constexpr uint32_t kManyRedirects = 5;
     // What a node that sends it on may take for that.
@@ -40,6 +44,8 @@ struct Request {
     uint64_t ticket = 0;      // grows from submit to submit
     uint64_t deadline_ns = 0;
     bool is_open = false;
+    bool is_cancelled = false;  // its lane has not seen so yet
+    Request *next = nullptr;    // in a RequestQueue
 
     Step step = Step::begin;
     uint16_t slot = 0;
@@ -52,7 +58,9 @@ struct Request {
     uint64_t routed_ns = 0;         // when it last was given to a node
     quire_store_label displaced{};  // PUT: what it replaces, if `displaces`
     bool displaces = false;
-    std::list<Request *>::iterator place;  // in its lane's list
+    // Its element, which is in the lane's list while it is open.
+    std::list<Request *> element{this};
+    std::list<Request *>::iterator place = element.begin();
 
     const quire_store_label &label() const { return answer.label; }
     uint32_t kind() const { return answer.kind; }
@@ -73,6 +81,27 @@ struct Request {
         waits_at = target = nullptr;
         redirect_count = 0;
     }
+};
+
+// First in, first out. It takes no memory of its own.
+class RequestQueue {
+ public:
+    bool is_empty() const { return first_ == nullptr; }
+    void push(Request *request) {
+        request->next = nullptr;
+        (first_ == nullptr ? first_ : last_->next) = request;
+        last_ = request;
+    }
+    // REQUIRES: it is not empty.
+    Request *pop() {
+        Request *request = first_;
+        first_ = request->next;
+        return request;
+    }
+
+ private:
+    Request *first_ = nullptr;
+    Request *last_ = nullptr;
 };
 
 }  // namespace quire::valkey

@@ -128,6 +128,7 @@ bool Store::close_wait(uint64_t timeout_ns) {
 
 void Store::fill(Request *slot, const quire_store_request &request) {
     slot->begin_again();
+    slot->is_cancelled = false;
     slot->answer = {};
     slot->answer.kind = request.kind;
     slot->answer.cookie = request.cookie;
@@ -183,8 +184,8 @@ uint32_t Store::reap(quire_store_answer *answers, uint32_t capacity, uint32_t st
 
 void Store::cancel(uint64_t cookie) {
     std::lock_guard lock(books_.mutex);
-    books_.cancel_flushes(cookie);
-    for (auto &lane : lanes_) lane->cancel({cookie, last_ticket_});
+    books_.cancel(cookie);
+    for (auto &lane : lanes_) lane->look_for_cancelled();
     for (auto &lane : lanes_) lane->wake();
 }
 
