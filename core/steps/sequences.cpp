@@ -247,10 +247,8 @@ Status Sequences::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stri
     auto check_span = [&](uint32_t i, uint32_t *sequence) -> Status {
         const quire_token_span &span = span_at(i);
         *sequence = books.handles.find(span.seq);
-        if (*sequence == HandleTable::kNone) {
-            return fail(QUIRE_E_STALE,
-                        "spans[{}]: no such sequence: it was ended, or belongs to another cache", i);
-        }
+        if (*sequence == HandleTable::kNone)
+            return fail(QUIRE_E_STALE, "spans[{}]: no such sequence in this cache", i);
         if (books.sequences[*sequence].change != kNone) {
             return books.find_idle_sequence(span.seq, sequence);
         }

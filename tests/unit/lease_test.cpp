@@ -219,9 +219,9 @@ TEST(Lease, zero_is_no_handle_where_none_was_given_out) {
         uint32_t count = 0;
         const Tokens tokens = tokens_from(1, 8);
         EXPECT_EQ(m.api().lease_get_info(m.cache(), 0, &info, m.error()), QUIRE_E_STALE);
-        EXPECT_EQ(m.api().lease_blocks(m.cache(), 0, 0, 0, &block, 1, sizeof block, &count,
-                                       m.error()),
-                  QUIRE_E_STALE);
+        EXPECT_EQ(
+            m.api().lease_blocks(m.cache(), 0, 0, 0, &block, 1, sizeof block, &count, m.error()),
+            QUIRE_E_STALE);
         EXPECT_EQ(none.find({1, 2, 3}).status, QUIRE_E_STALE);
         EXPECT_EQ(none.find({1, 2, 3, 4, 5}, QUIRE_MATCH_TOUCH).status, QUIRE_E_STALE);
         EXPECT_EQ(none.insert({}, {}).status, QUIRE_E_STALE);
