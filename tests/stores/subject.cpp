@@ -327,6 +327,7 @@ uint8_t Store::find(const quire_store_label &label) const {
 }
 
 std::vector<quire_store_record> Store::list(uint32_t capacity) const {
+    constexpr size_t kMost = 100'000;  // far more than any test puts
     std::vector<quire_store_record> all;
     std::vector<quire_store_record> some(capacity);
     uint64_t cursor = 0;
@@ -338,6 +339,7 @@ std::vector<quire_store_record> Store::list(uint32_t capacity) const {
         if (count == 0) return all;
         if (count > capacity) throw std::runtime_error("more records than there was room for");
         all.insert(all.end(), some.begin(), some.begin() + count);
+        if (all.size() > kMost) throw std::runtime_error("the list does not end");
     }
 }
 
