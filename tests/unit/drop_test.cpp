@@ -187,7 +187,7 @@ class Game {
 
 TEST(Drop, anywhere_in_a_step_leaves_no_block_with_two_contents) {
     uint64_t dropped = 0, along = 0, refused = 0, aborted = 0;
-    auto all = quire::tests::seeds(1, {.all = 1500, .usual = 500, .few = 25});
+    auto all = quire::tests::seeds(1, {.all = 1500, .usual = 500, .few = 200});
     for (uint64_t seed : all) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         Game game(static_cast<uint32_t>(seed));

@@ -308,7 +308,7 @@ TEST(PartialHits, every_slot_that_a_sequence_sees_holds_its_tokens) {
         if (testing::Test::HasFailure()) break;
         play(static_cast<uint32_t>(seed), &in_part);
     }
-    EXPECT_GT(in_part, 3 * all.size());
+    EXPECT_GT(3 * in_part, 10 * all.size());
 }
 
 TEST(PartialHits, a_follower_has_the_leaders_tables) {

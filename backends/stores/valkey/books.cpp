@@ -13,6 +13,14 @@
 
 namespace quire::valkey {
 
+namespace {
+
+bool is_of_another(const Index::Entry *entry, const quire_store_label &label) {
+    return entry != nullptr && entry->has_label && !are_equal(entry->label, label);
+}
+
+}  // namespace
+
 int Books::open() {
     open_.reserve(kMostRequests);
     flushes_.reserve(kMostRequests);
@@ -95,17 +103,15 @@ void Books::add_answer(Request *request) {
 // The label's value is there. If the index had another one under the key, that is gone.
 void Books::know(const quire_store_label &label, uint64_t size_bytes) {
     const Index::Entry *entry = index.find(label.key);
-    if (entry != nullptr && entry->has_label && !are_equal(entry->label, label)) {
-        tell_gone(entry->label);
-    }
+    if (is_of_another(entry, label)) tell_gone(entry->label);
     index.add(label, size_bytes);
 }
 
 // The label's value is not there: the index must not say that it is.
 void Books::forget(const Request &request) {
     const Index::Entry *entry = index.find(request.label().key);
+    if (is_of_another(entry, request.label())) return;
     const bool is_known = entry != nullptr;
-    if (is_known && entry->has_label && !are_equal(entry->label, request.label())) return;
     index.remove(request.label().key);
     if (is_known) tell_gone(request.label());
 }
@@ -164,9 +170,7 @@ void Books::settle(Request *request, const Outcome &outcome) {
             if (!is_done) return;
             stats.removed += outcome.is_known;
             const Index::Entry *entry = index.find(request->label().key);
-            const bool is_other =
-                entry != nullptr && entry->has_label && !are_equal(entry->label, request->label());
-            if (is_other) return;
+            if (is_of_another(entry, request->label())) return;
             index.remove(request->label().key);
         }
     }

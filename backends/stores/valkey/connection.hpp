@@ -68,7 +68,7 @@ class Connection {
     void hook_into_epoll();
     void log_in(const Options &options);
     void note_refusal();
-    // Says why, if nothing is said yet. Texts are for people: without memory there is none.
+    // Keeps the text as why(), unless there is one already. Without memory it goes without.
     template <typename Text>
     void say(Text text);
 

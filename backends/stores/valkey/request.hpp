@@ -35,7 +35,7 @@ struct Request {
 
     // More redirects than a cluster whose nodes agree needs.
     static constexpr uint32_t kManyRedirects = 5;
-    // What a node that sends it on may take for that.
+    // A node that sends it on may take so long for that.
     static constexpr uint64_t kBriefNs = 100'000'000;
 
     quire_store_answer answer{};

@@ -212,7 +212,7 @@ void Lane::hear_error(Request *request, Node *node, std::string_view text) {
     }
     const int error_number = error_number_of(text);
     if (error_number == EAGAIN || error_number == EROFS) hurry_topology();
-    // What it read is damaged, whether it may be removed or not.
+    // The value that it read is damaged, whether it may be removed or not.
     const bool is_damaged = request->kind() == QUIRE_STORE_GET && request->step == Step::unlink;
     if (is_damaged) return finish(request, {QUIRE_STORE_DAMAGED});
     const bool is_full = error_number == ENOMEM && request->kind() == QUIRE_STORE_PUT;
